@@ -43,14 +43,14 @@ def _rebuild(kind: type[PlaitError], fact: str, why: str, do: str) -> PlaitError
 
 
 #: Characters of a part of a message, at most: what was given is told in it, and may be of any length.
-_LONGEST = 4_000
+_LONGEST, _KEPT = 4_000, 1_900
 
 
 def _shown(text: str) -> str:
     """A part of a message as a terminal and a log can have it: not for pages, and without halves of characters."""
     if len(text) > _LONGEST:
-        gone = len(text) - _LONGEST
-        text = f"{text[: _LONGEST // 2]} ... ({gone} characters left out) ... {text[-_LONGEST // 2 :]}"
+        gone = len(text) - 2 * _KEPT
+        text = f"{text[:_KEPT].rstrip()} ... ({gone} characters left out) ... {text[-_KEPT:].lstrip()}"
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -397,4 +397,26 @@ EXPRESSIONS = {
     ),
 }
 
-REFUSALS = FUNCTIONS | SQL | COLUMNS | TEXTS | EXPRESSIONS
+DEEP = {
+    "parentheses by the thousand": Refusal(
+        on("(" * 5000 + "quotes.x = trades.a" + ")" * 5000), QueryError, "nested too deeply", "250 levels", "Join with"
+    ),
+    "a list of thousands": Refusal(
+        on(f"quotes.x IN ({', '.join(map(str, range(2000)))})"), QueryError, "nested too deeply", "a list of IN", "Join"
+    ),
+    "comparisons by the thousand": Refusal(
+        on(" AND ".join(["quotes.x = trades.a"] * 300)), QueryError, "nested too deeply", "250 levels", "Join with"
+    ),
+    "more comparisons than a parser's tree can be walked": Refusal(
+        on(" AND ".join(["quotes.x = trades.a"] * 3000)), QueryError, "nested too deeply", "250 levels", "Join with"
+    ),
+    "no number": Refusal(on("quotes.x > 1e3-257"), QueryError, "holds '1e3-257', which is no number", do="exponent"),
+    "a number of thousands of digits": Refusal(
+        on("quotes.x > " + "9" * 5000), QueryError, "which is no number", do="Write digits"
+    ),
+    "a function without its arguments": Refusal(
+        on("year() = 1"), QueryError, "lacks an argument", do="what the function is given"
+    ),
+}
+
+REFUSALS = DEEP | FUNCTIONS | SQL | COLUMNS | TEXTS | EXPRESSIONS

@@ -127,10 +127,10 @@ def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch
 def _arrow(lines: Lines, schema: pa.Schema | None, mode: str) -> pa.Table:
     """Arrow's reading of the lines; refused if a line holds none or several objects."""
     for _, line in lines:
-        if line.lstrip(_BLANK)[:1] != b"{":  # Arrow's reader ends the process at a line that is `null`
+        if line.lstrip(_BLANK).startswith(b"null"):  # Arrow's reader ends the process at such a line
             raise pa.ArrowInvalid("each line holds exactly one object")
         if len(line) > DEEPEST and _depth(line) > DEEPEST:
-            raise pa.ArrowInvalid(f"it is nested more than {DEEPEST} levels deep")
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     block = b"\n".join(line for _, line in lines)
     block.decode()  # Arrow does not look, and text that is no UTF-8 would fail far from here
     table = pj.read_json(

@@ -22,7 +22,6 @@ from plait.errors import QueryError
 from plait.query.arguments import by_name
 from plait.query.base import Node, Query, check_node
 from plait.query.bind import bind
-from plait.query.condition.expression import too_deep
 from plait.query.row_by_row import union
 from plait.query.select.relation import Relation, clocks_of, named
 from plait.query.select.source import Source
@@ -75,10 +74,7 @@ def sql(
     known = _known(nodes, schemas)
     source = Source(text, known)
     tables = {each: _table(node, each, known) for each, node in nodes.items()}
-    try:
-        node = Statement(source).read(source.tree, tables).node
-    except RecursionError:
-        raise too_deep("The SELECT") from None
+    node = Statement(source).read(source.tree, tables).node
     query = union(node) if isinstance(node, Stream) else node
     return query if name is None else query.named(name)
 

@@ -27,6 +27,9 @@ from plait.query.condition.sql_functions import DIALECT
 #: How much of a line is shown on either side of the words in question.
 _AROUND: Final = 30
 
+#: Levels of a statement, at most; an expression in it has fewer (`condition.expression`).
+_DEEPEST: Final = 400
+
 Span = tuple[int, int]
 
 
@@ -34,6 +37,14 @@ class _Parser(SparkParser):
     """Spark's, with the word that Snowflake has for as-of joins."""
 
     TABLE_ALIAS_TOKENS = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.MATCH_CONDITION}
+
+
+def _is_deep(trees: list[Any]) -> bool:
+    """Whether a parsed text is nested deeper than who translates it can go down: a subquery in FROM is four levels."""
+    level = 0
+    while trees and level <= _DEEPEST:
+        trees, level = [inner for each in trees for inner in each.iter_expressions()], level + 1
+    return bool(trees)
 
 
 class Source:
@@ -57,11 +68,15 @@ class Source:
                     token.token_type = TokenType.VAR
                 elif token.text.upper() == "MATCH_CONDITION" and after.token_type is TokenType.L_PAREN:
                     token.token_type = TokenType.MATCH_CONDITION
-            found: list[Any] = [tree for tree in _Parser(dialect=dialect).parse(self.tokens, text) if tree is not None]
+            found: list[Any] | None = [
+                tree for tree in _Parser(dialect=dialect).parse(self.tokens, text) if tree is not None
+            ]
         except sqlglot.errors.SqlglotError as error:
             raise self._no_sql(error) from error
         except RecursionError:
-            raise too_deep("The SQL text") from None
+            found = None
+        if found is None or _is_deep(found):
+            raise too_deep("The SQL text")
         if len(found) != 1:
             raise QueryError(
                 f"The SQL text holds {len(found)} statements",
