@@ -6,6 +6,8 @@ The command line turns each of these into exit code 2 and prints no traceback.
 
 from __future__ import annotations
 
+import re
+
 
 class PlaitError(Exception):
     """Base of every error that plait raises on purpose.
@@ -46,8 +48,18 @@ def _rebuild(kind: type[PlaitError], fact: str, why: str, do: str) -> PlaitError
 _LONGEST, _KEPT = 4_000, 1_900
 
 
+#: Passwords and keys where they stand in addresses and settings: `scheme://user:secret@host`, `;password=secret`, and values of
+#: settings that are called so. Words with blanks around their `=` are a condition's, and stay.
+_IN_URI = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s'\"@]*:[^/\s'\"@]*@", re.IGNORECASE)
+_SECRETS = r"password|passwd|pwd|secret|secret[._-]?key|access[._-]?key|api[._-]?key|token|sig|sasl\.jaas\.config"
+_NAMED = re.compile(
+    rf"((?:[?&;, ]|^)(?:[\w.-]*[.-])?(?:{_SECRETS})=)(?:\"[^\"]*\"|'[^']*'|[^\s&;,'\"]+)", re.IGNORECASE
+)
+
+
 def _shown(text: str) -> str:
-    """A part of a message as a terminal and a log can have it: not for pages, and without halves of characters."""
+    """A part of a message as a terminal and a log can have it: without secrets, not for pages, without halves of characters."""
+    text = _IN_URI.sub(r"\1***@", _NAMED.sub(r"\1***", text))
     if len(text) > _LONGEST:
         gone = len(text) - 2 * _KEPT
         text = f"{text[:_KEPT].rstrip()} ... ({gone} characters left out) ... {text[-_KEPT:].lstrip()}"

@@ -73,6 +73,11 @@ def pattern(path: Path) -> str:
     return uri(Path(re.sub(r"([][{}*?\\])", r"\\\1", str(path))))
 
 
+def quoted(name: str) -> str:
+    """A stream's or source's name as that of a folder or file: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
+    return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", name)
+
+
 def may_be_folder(path: Path, what: str) -> None:
     """Refuse a path where a folder can't be, since a file is there."""
     taken = next(place for place in (path, *path.parents) if os.path.lexists(place))

@@ -16,6 +16,12 @@ def on(condition: Any) -> Callable[[], object]:
     return lambda: plait.join(quotes, trades, on=condition, within="1s")
 
 
+def doubled(value: Any, times: int) -> Any:
+    for _ in range(times):
+        value = value + value
+    return value
+
+
 def bound(condition: Any) -> Callable[[], object]:
     return lambda: bind(plait.join(quotes, trades, on=condition, within="1s"), SCHEMAS)
 
@@ -409,6 +415,20 @@ DEEP = {
     ),
     "more comparisons than a parser's tree can be walked": Refusal(
         on(" AND ".join(["quotes.x = trades.a"] * 3000)), QueryError, "nested too deeply", "250 levels", "Join with"
+    ),
+    "lists of lists": Refusal(
+        on("quotes.x" + " IN (1, 2, 5)" * 12),
+        QueryError,
+        "is too large",
+        "more than 20,000 parts",
+        "a column with select",
+    ),
+    "a value that is doubled by a function": Refusal(
+        on(lambda q, t: doubled(q.x, 60) == t.a),
+        QueryError,
+        "is too large",
+        "more than 20,000 parts",
+        "a column with select",
     ),
     "no number": Refusal(on("quotes.x > 1e3-257"), QueryError, "holds '1e3-257', which is no number", do="exponent"),
     "a number of thousands of digits": Refusal(

@@ -821,7 +821,10 @@ class Card:
             pins["loose"], found["runs"] = tuple(pins["loose"]), tuple(found["runs"])
             if not found["runs"] or found.get("first", 0) < 0:
                 raise ValueError("it names no start, or a first batch below 0")
-            return _typed(Card(_typed(Pins(**pins)), **found))
+            made = _typed(Card(_typed(Pins(**pins)), **found))
+            if min(made.pins.rows, made.pins.columns, made.pins.partitions) < 1:
+                raise ValueError("it has a layout of no cells")
+            return made
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(str(error)) from None
 

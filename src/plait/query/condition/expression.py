@@ -161,8 +161,10 @@ def walk(expr: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
-#: How many nodes may stand one below another: every reader of a tree walks down it, and Python ends at 1,000 calls.
+#: How many nodes may stand one below another: every reader of a tree walks down it, and Python ends at 1,000 calls. And how many
+#: there may be: `x IN (1, 2, 5) IN (1, 2, 5) ...` is short, and has three times as many nodes with each list.
 DEEPEST: Final = 250
+MOST_NODES: Final = 20_000
 
 
 def too_deep(what: str) -> QueryError:
@@ -174,15 +176,26 @@ def too_deep(what: str) -> QueryError:
     )
 
 
-def check_depth(expr: Expr, what: str) -> None:
-    """Refuse an expression that is nested too deeply, in words and not by Python's end of its stack."""
-    below, level = [expr], 0
-    while below:
-        level += 1
-        if level > DEEPEST:
+def check_size(expr: Expr, what: str) -> None:
+    """Refuse an expression that is nested too deeply, or too large, in words and not by the end of the stack or of patience."""
+    # The same node may hang below several: a traced function that doubles a value n times has n nodes, and 2^n ways down to them.
+    level: dict[int, tuple[Expr, int]] = {id(expr): (expr, 1)}
+    nodes = depth = 0
+    while level:
+        depth, nodes = depth + 1, nodes + sum(ways for _, ways in level.values())
+        if depth > DEEPEST:
             raise too_deep(what)
-        # The same node may hang below several: a traced function that doubles a value has 2^n paths and n nodes.
-        below = list({id(child): child for node in below for child in children(node)}.values())
+        if nodes > MOST_NODES:
+            raise QueryError(
+                f"{what} is too large",
+                why=f"written out it has more than {MOST_NODES:,} parts: what stands in a list, BETWEEN or CASE counts each time",
+                do="Compute a part of it as a column with select",
+            )
+        below: dict[int, tuple[Expr, int]] = {}
+        for node, ways in level.values():
+            for child in children(node):
+                below[id(child)] = (child, ways + below.get(id(child), (child, 0))[1])
+        level = below
 
 
 def columns(expr: Expr) -> tuple[Column, ...]:

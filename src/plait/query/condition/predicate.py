@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.condition import sql
-from plait.query.condition.expression import Expr, Literal, check_depth, columns, text
+from plait.query.condition.expression import Expr, Literal, check_size, columns, text
 from plait.query.condition.trace import Untraceable, columns_read, trace
 from plait.query.condition.types import Names, check_condition, column_type, resolve
 
@@ -89,9 +89,9 @@ def _said(reason: Untraceable) -> str:
 
 
 def _reads(expr: Expr, what: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of the left and of the right row that a tree reads. `what` it is, where nobody has looked at its depth yet."""
+    """The columns of the left and of the right row that a tree reads. `what` it is, where nobody has looked at its size yet."""
     if what:
-        check_depth(expr, what)
+        check_size(expr, what)
     found = columns(expr)
     return tuple(c.name for c in found if c.side == 0), tuple(c.name for c in found if c.side == 1)
 
