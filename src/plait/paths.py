@@ -74,7 +74,11 @@ def pattern(path: Path) -> str:
 
 
 def quoted(name: str) -> str:
-    """A stream's or source's name as that of a folder or file: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
+    """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI.
+
+    >>> quoted("../x"), quoted("quotes")
+    ('%2E.%2Fx', 'quotes')
+    """
     return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", name)
 
 

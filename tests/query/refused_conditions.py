@@ -416,6 +416,16 @@ DEEP = {
     "more comparisons than a parser's tree can be walked": Refusal(
         on(" AND ".join(["quotes.x = trades.a"] * 3000)), QueryError, "nested too deeply", "250 levels", "Join with"
     ),
+    "a text without end": Refusal(
+        on("quotes.x = 1" + " " * 100_000),
+        QueryError,
+        "has 100,012 characters",
+        "100,000 are read at most",
+        "Join with",
+    ),
+    "half of a character": Refusal(
+        on("quotes.\ud800 = 1"), QueryError, "holds '\\ud800' as its character 8", "half of one", "Mend the text"
+    ),
     "lists of lists": Refusal(
         on("quotes.x" + " IN (1, 2, 5)" * 12),
         QueryError,

@@ -362,6 +362,10 @@ GROUPS = {
     ),
     "percentile_approx": refused(grouped("percentile_approx(x, 0.5) AS m"), "is no aggregate", do="percentile(x, 0.9)"),
     "var_pop": refused(grouped("var_pop(x) AS m"), "is no aggregate", do="var_samp"),
+    "a count of nothing": refused(grouped("count() AS m"), "an argument is missing", do="what the function is given"),
+    "HAVING where nothing is counted": refused(
+        sql("SELECT x FROM quotes HAVING c > 1"), "the aggregate has no window", do="GROUP BY"
+    ),
     "a function without its arguments": refused(
         grouped("max_by() AS m"), "an argument is missing", do="what the function is given"
     ),

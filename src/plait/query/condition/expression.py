@@ -176,6 +176,26 @@ def too_deep(what: str) -> QueryError:
     )
 
 
+#: Characters of an SQL text, at most: a parser takes seconds for more.
+LONGEST_TEXT: Final = 100_000
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse an SQL text that is too long, or holds halves of characters, which no column's name can have."""
+    if len(text) > LONGEST_TEXT:
+        raise QueryError(
+            f"{what} has {len(text):,} characters", why=f"{LONGEST_TEXT:,} are read at most", do="Join with a stream"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            f"{what} holds {text[error.start]!r} as its character {error.start + 1}",
+            why="that is half of one",
+            do="Mend the text",
+        ) from None
+
+
 def check_size(expr: Expr, what: str) -> None:
     """Refuse an expression that is nested too deeply, or too large, in words and not by the end of the stack or of patience."""
     # The same node may hang below several: a traced function that doubles a value n times has n nodes, and 2^n ways down to them.

@@ -18,7 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from plait.errors import QueryError
-from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary, too_deep
+from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary, check_text, too_deep
 from plait.query.condition.sql_functions import DIALECT, Functions
 from plait.query.condition.trace import as_expr
 
@@ -51,6 +51,7 @@ def parse(text: str, sides: dict[str, int], about: str = "The condition") -> Exp
     >>> parse("abs(l.x - r.a) <= 10", {"l": 0, "r": 1}).op
     'le'
     """
+    check_text(text, about)
     try:
         tree: Any = sqlglot.parse_one(text, read=DIALECT)
     except sqlglot.errors.SqlglotError as error:

@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from plait.errors import PlaitError, QueryError
 from plait.query.base import Query
 from plait.query.bind import bind
-from plait.query.condition.expression import too_deep
+from plait.query.condition.expression import check_text, too_deep
 from plait.query.condition.sql_functions import DIALECT
 
 #: How much of a line is shown on either side of the words in question.
@@ -59,6 +59,7 @@ class Source:
     """
 
     def __init__(self, text: str, schemas: Mapping[str, pa.Schema]) -> None:
+        check_text(text, "The SQL text")
         self.text, self.schemas = text, schemas
         dialect = Dialect.get_or_raise(DIALECT)
         try:
