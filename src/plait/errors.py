@@ -49,11 +49,14 @@ _LONGEST, _KEPT = 4_000, 1_900
 
 
 #: Passwords and keys where they stand in addresses and settings: `scheme://user:secret@host`, `;password=secret`, and values of
-#: settings that are called so. Words with blanks around their `=` are a condition's, and stay.
-_IN_URI = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s'\"@]*:[^/\s'\"@]*@", re.IGNORECASE)
-_SECRETS = r"password|passwd|pwd|secret|secret[._-]?key|access[._-]?key|api[._-]?key|token|sig|sasl\.jaas\.config"
+#: settings that are called so. Words with blanks around their `=` are a condition's, and stay. No part of a pattern is without
+#: end: a message may hold a million characters that were given.
+_IN_URI = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s'\"@]*:[^/\s'\"@]*@", re.IGNORECASE)
 _NAMED = re.compile(
-    rf"((?:[?&;, ]|^)(?:[\w.-]*[.-])?(?:{_SECRETS})=)(?:\"[^\"]*\"|'[^']*'|[^\s&;,'\"]+)", re.IGNORECASE
+    r"((?:[?&;, ]|^)(?:[\w.-]{0,60}[.-])?"
+    r"(?:password|passwd|pwd|secret|secret[._-]?key|access[._-]?key|api[._-]?key|token|sig|sasl\.jaas\.config)=)"
+    r"(?:\"[^\"]*\"|'[^']*'|[^\s&;,'\"]+)",
+    re.IGNORECASE,
 )
 
 

@@ -56,6 +56,7 @@ class Kind:
     also: tuple[type[BaseException], ...] = ()
     #: Seconds of work that a case may take. Where something may be compiled, more.
     limit_s: float = LIMIT_S
+    limit_mb: int = LIMIT_MB
 
 
 class TooLong(BaseException):
@@ -97,8 +98,8 @@ def judged(kind: Kind, given: Any) -> tuple[str, str]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
-    if outcome[0] in (TAKEN, REFUSED) and more > LIMIT_MB:
-        return f"{LIMIT_MB} MB and more of memory, {outcome[0]}", f"{more} MB; {outcome[1]}"
+    if outcome[0] in (TAKEN, REFUSED) and more > kind.limit_mb:
+        return f"{kind.limit_mb} MB and more of memory, {outcome[0]}", f"{more} MB; {outcome[1]}"
     return outcome
 
 

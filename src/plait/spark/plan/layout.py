@@ -43,8 +43,8 @@ from plait.query.operator import Operator
 from plait.query.row_by_row import Union
 from plait.query.run_options import LAYOUTS
 
-#: So many cells no card tells: each is a task's work.
-_MOST_CELLS = 1 << 16
+#: Cells of an operator, at most: each is a task's work.
+MOST_CELLS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,16 @@ class Layout:
         """A layout that a card tells, over so many state partitions."""
         try:
             placed = tuple((range, tuple(cells)) for range, cells in told["placed"])
-            kind, why, rows, columns, *numbers = (
+            kind, why, rows, columns, term, wide = (
                 told[name] for name in ("kind", "why", "rows", "columns", "term", "wide")
             )
             if not (
                 isinstance(kind, str)
                 and isinstance(why, str)
-                and all(type(n) is int for n in (rows, columns, *numbers))
+                and all(type(n) is int for n in (rows, columns, term, wide))
             ):
                 raise TypeError("a field is of another type")
-            if not (0 < rows <= _MOST_CELLS and 0 < columns <= _MOST_CELLS // rows):
+            if not (0 < rows <= MOST_CELLS and 0 < columns <= MOST_CELLS // rows):
                 raise ValueError(f"{rows} x {columns} cells")
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(
@@ -124,7 +124,7 @@ class Layout:
                 why=f"{type(error).__name__}: {error}",
                 do="Bring the card back as it was, or begin anew with another checkpoint",
             ) from None
-        return Layout(kind, rows, columns, cell_keys(rows * columns, partitions), why, *numbers, placed)
+        return Layout(kind, rows, columns, cell_keys(rows * columns, partitions), why, term, wide, placed)
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
         """Which of all tuples a cell of `see_all` stores."""
