@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test again faults soak kafka papers lint format types contracts check clean setup java
+.PHONY: help demo test again faults soak kafka papers lint format types contracts audit check clean setup java
 
 BIN := .venv/bin
 
@@ -44,6 +44,9 @@ types: setup ## Check types (mypy, strict)
 
 contracts: setup ## Check who imports whom (import-linter)
 	@$(BIN)/lint-imports --no-logo
+
+audit: setup ## Ask PyPI for known vulnerabilities of what plait depends on
+	@$(BIN)/python tools/audit.py
 
 check: lint types contracts ## Lint, types and contracts
 

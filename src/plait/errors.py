@@ -6,6 +6,8 @@ The command line turns each of these into exit code 2 and prints no traceback.
 
 from __future__ import annotations
 
+import re
+
 
 class PlaitError(Exception):
     """Base of every error that plait raises on purpose.
@@ -28,6 +30,7 @@ class PlaitError(Exception):
     """
 
     def __init__(self, fact: str, *, why: str = "", do: str = "") -> None:
+        fact, why, do = map(_shown, (fact, why, do))
         self.fact, self.why, self.do = fact, why, do
         why, do = (text[:1].upper() + text[1:] for text in (why, do))
         super().__init__(" ".join(_sentence(part) for part in (fact, why, do) if part))
@@ -39,6 +42,31 @@ class PlaitError(Exception):
 
 def _rebuild(kind: type[PlaitError], fact: str, why: str, do: str) -> PlaitError:
     return kind(fact, why=why, do=do)
+
+
+#: Characters of a part of a message, at most: what was given is told in it, and may be of any length.
+_LONGEST, _KEPT = 4_000, 1_900
+
+
+#: Passwords and keys where they stand in addresses and settings: `scheme://user:secret@host`, `;password=secret`, and values of
+#: settings that are called so. Words with blanks around their `=` are a condition's, and stay. No part of a pattern is without
+#: end: a message may hold a million characters that were given.
+_IN_URI = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/\s'\"@]*:[^/\s'\"@]*@", re.IGNORECASE)
+_NAMED = re.compile(
+    r"((?:[?&;, ]|^)(?:[\w.-]{0,60}[.-])?"
+    r"(?:password|passwd|pwd|secret|secret[._-]?key|access[._-]?key|api[._-]?key|token|sig|sasl\.jaas\.config)=)"
+    r"(?:\"[^\"]*\"|'[^']*'|[^\s&;,'\"]+)",
+    re.IGNORECASE,
+)
+
+
+def _shown(text: str) -> str:
+    """A part of a message as a terminal and a log can have it: without secrets, not for pages, without halves of characters."""
+    text = _IN_URI.sub(r"\1***@", _NAMED.sub(r"\1***", text))
+    if len(text) > _LONGEST:
+        gone = len(text) - 2 * _KEPT
+        text = f"{text[:_KEPT].rstrip()} ... ({gone} characters left out) ... {text[-_KEPT:].lstrip()}"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _sentence(text: str) -> str:

@@ -155,14 +155,28 @@ def _encode_int(value: int, out: bytearray) -> None:
 def decode(encoded: bytes) -> Key:
     """The key that `encode` was given; text comes back as its bytes.
 
+    Raises:
+        DataError: The bytes are no key: cut off, or changed.
+
     >>> decode(encode((5, 0, (b"x", 1.5))))
     (5, 0, (b'x', 1.5))
     """
     parts, at = [], 0
-    while at < len(encoded):
-        part, at = _decode(encoded, at)
-        parts.append(part)
+    try:
+        while at < len(encoded):
+            part, at = _decode(encoded, at)
+            parts.append(part)
+    except (IndexError, struct.error, RecursionError):
+        raise no_key(encoded) from None
+    if at != len(encoded):
+        raise no_key(encoded)
     return tuple(parts)
+
+
+def no_key(encoded: bytes) -> DataError:
+    """The refusal of bytes that are no key."""
+    shown = encoded[:40].hex() + ("..." if len(encoded) > 40 else "")
+    return DataError(f"{shown} ({len(encoded)} bytes) is no key", why="it is cut off, or not as encode wrote it")
 
 
 def _decode(data: bytes, at: int) -> tuple[Any, int]:
@@ -184,6 +198,8 @@ def _decode(data: bytes, at: int) -> tuple[Any, int]:
         while data[end] != _END or data[end + 1 : end + 2] == b"\xff":
             end += 2 if data[end] == _END else 1
         return data[at:end].replace(b"\x00\xff", b"\x00"), end + 1
+    if tag not in (_POS_BIG, _NEG_BIG):
+        raise IndexError(tag)
     size = data[at] if tag == _POS_BIG else 255 - data[at]
     raw = int.from_bytes(data[at + 1 : at + 1 + size], "big")
     return (raw if tag == _POS_BIG else raw + 1 - 256**size), at + 1 + size

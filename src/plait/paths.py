@@ -17,6 +17,8 @@ from plait.errors import DataError
 
 #: A scheme and what follows it. `Path` makes one slash of two. One letter is a drive, and no scheme.
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
+#: Characters of a path, at most: what Linux takes.
+LONGEST = 4096
 _FILE = re.compile(r"file:", re.IGNORECASE)
 
 
@@ -31,8 +33,10 @@ def plain(path: str | os.PathLike[str], what: str = "The path") -> str:
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise DataError(f"{what} is {path!r}", why="a path is text or a pathlib.Path", do="Pass one")
     text = os.fsdecode(path)
-    if not text or "\0" in text:
+    if not text or "\0" in text or not _encodable(text):
         raise DataError(f"{what} is {text!r}", why="that names no file and no folder")
+    if len(text) > LONGEST:
+        raise DataError(f"{what} {text!r} has {len(text)} characters", why=f"no path has more than {LONGEST}")
     if _FILE.match(text):
         return _from_uri(text, what)
     if (found := _URI.match(text)) is not None:
@@ -69,10 +73,19 @@ def pattern(path: Path) -> str:
     return uri(Path(re.sub(r"([][{}*?\\])", r"\\\1", str(path))))
 
 
+def quoted(name: str) -> str:
+    """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI.
+
+    >>> quoted("../x"), quoted("quotes")
+    ('%2E.%2Fx', 'quotes')
+    """
+    return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", name)
+
+
 def may_be_folder(path: Path, what: str) -> None:
     """Refuse a path where a folder can't be, since a file is there."""
     taken = next(place for place in (path, *path.parents) if os.path.lexists(place))
-    if not taken.is_dir():
+    if not os.path.isdir(taken):
         kind = "a file" if taken.exists() else "a link that leads nowhere"
         raise DataError(
             f"{what} {str(path)!r} is no folder", why=f"{str(taken)!r} is {kind}", do="Name a folder, or remove that"
@@ -90,6 +103,15 @@ def folder(path: Path, what: str) -> None:
         ) from None
 
 
+def _encodable(text: str) -> bool:
+    """Whether the file system can have a name: text may hold halves of characters that stand for no byte."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _from_uri(text: str, what: str) -> str:
     """The path of a `file:` URI, its escapes undone."""
     rest = text[len("file:") :]
@@ -104,7 +126,7 @@ def _from_uri(text: str, what: str) -> str:
         rest = slash + rest
     if not rest.startswith("/"):
         raise DataError(f"{what} {text!r} is no absolute path", why="a file: URI has one", do="Write file:///...")
-    decoded = os.fsdecode(unquote_to_bytes(rest))
+    decoded = os.fsdecode(unquote_to_bytes(os.fsencode(rest)))
     if "\0" in decoded:
         raise DataError(f"{what} {text!r} has a NUL in it", why="no file is called so")
     return decoded

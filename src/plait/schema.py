@@ -78,6 +78,8 @@ def duration_us(value: Any, name: str, *, zero: bool = True, forms: str = _FORMS
 def _parse_duration(text: str, name: str, forms: str) -> int:
     """Numbers with units, added up; fractions are exact until the sum is known."""
     total, at = Fraction(0), 0
+    if len(text) > 200:
+        raise QueryError(f"{name}={text!r} is not a duration", why="no duration is so long a text", do=forms)
     while (piece := _PIECE.match(text, at)) is not None:
         number, unit = piece.groups()
         if unit not in _UNITS_US:

@@ -2,6 +2,7 @@
 
     python -m tests.fuzz threads --cases 200000 --seed 7 --processes 2
     python -m tests.fuzz spark --cases 2000 --seed 7
+    python -m tests.fuzz inputs --kind sql csv --cases 100000 --seed 20     (bad input: see `tests.fuzz.inputs`)
 
 A *group* is a query with its data and the reference's answer; a *case* is one delivery of a group to one run, compared with
 that answer. Every `DELIVERIES` cases share a group. `values` makes arrays, `conditions` and `queries` groups, `deliveries`

@@ -1,4 +1,4 @@
-"""python -m tests.fuzz threads | spark: see the package."""
+"""python -m tests.fuzz threads | spark | inputs: see the package, and `tests.fuzz.inputs`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def planned(options: argparse.Namespace) -> runner.Plan:
 
 
 def main(given: list[str] | None = None) -> int:
+    given = sys.argv[1:] if given is None else given
+    if given[:1] == ["inputs"]:
+        from tests.fuzz.inputs import run
+
+        return run.main(given[1:])
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("executor", choices=("threads", "spark"))
     parser.add_argument("--cases", type=int, default=1000)

@@ -16,6 +16,12 @@ def on(condition: Any) -> Callable[[], object]:
     return lambda: plait.join(quotes, trades, on=condition, within="1s")
 
 
+def doubled(value: Any, times: int) -> Any:
+    for _ in range(times):
+        value = value + value
+    return value
+
+
 def bound(condition: Any) -> Callable[[], object]:
     return lambda: bind(plait.join(quotes, trades, on=condition, within="1s"), SCHEMAS)
 
@@ -397,4 +403,50 @@ EXPRESSIONS = {
     ),
 }
 
-REFUSALS = FUNCTIONS | SQL | COLUMNS | TEXTS | EXPRESSIONS
+DEEP = {
+    "parentheses by the thousand": Refusal(
+        on("(" * 5000 + "quotes.x = trades.a" + ")" * 5000), QueryError, "nested too deeply", "250 levels", "Join with"
+    ),
+    "a list of thousands": Refusal(
+        on(f"quotes.x IN ({', '.join(map(str, range(2000)))})"), QueryError, "nested too deeply", "a list of IN", "Join"
+    ),
+    "comparisons by the thousand": Refusal(
+        on(" AND ".join(["quotes.x = trades.a"] * 300)), QueryError, "nested too deeply", "250 levels", "Join with"
+    ),
+    "more comparisons than a parser's tree can be walked": Refusal(
+        on(" AND ".join(["quotes.x = trades.a"] * 3000)), QueryError, "nested too deeply", "250 levels", "Join with"
+    ),
+    "a text without end": Refusal(
+        on("quotes.x = 1" + " " * 100_000),
+        QueryError,
+        "has 100,012 characters",
+        "100,000 are read at most",
+        "Join with",
+    ),
+    "half of a character": Refusal(
+        on("quotes.\ud800 = 1"), QueryError, "holds '\\ud800' as its character 8", "half of one", "Mend the text"
+    ),
+    "lists of lists": Refusal(
+        on("quotes.x" + " IN (1, 2, 5)" * 12),
+        QueryError,
+        "is too large",
+        "more than 20,000 parts",
+        "a column with select",
+    ),
+    "a value that is doubled by a function": Refusal(
+        on(lambda q, t: doubled(q.x, 60) == t.a),
+        QueryError,
+        "is too large",
+        "more than 20,000 parts",
+        "a column with select",
+    ),
+    "no number": Refusal(on("quotes.x > 1e3-257"), QueryError, "holds '1e3-257', which is no number", do="exponent"),
+    "a number of thousands of digits": Refusal(
+        on("quotes.x > " + "9" * 5000), QueryError, "which is no number", do="Write digits"
+    ),
+    "a function without its arguments": Refusal(
+        on("year() = 1"), QueryError, "lacks an argument", do="what the function is given"
+    ),
+}
+
+REFUSALS = DEEP | FUNCTIONS | SQL | COLUMNS | TEXTS | EXPRESSIONS

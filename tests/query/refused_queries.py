@@ -289,6 +289,13 @@ AGGREGATES = {
         "Rename one",
     ),
     "a window of no tuples": Refusal(aggregate(size=0), QueryError, "size=0 is no number of tuples", do="at least 1"),
+    "more windows than there is memory for": Refusal(
+        aggregate(size="30000 days", advance="1 ms"),
+        QueryError,
+        "puts a tuple into 2,592,000,000,000 windows",
+        "1,048,576 are the most",
+        "a longer advance=",
+    ),
     "an advance of no tuples": Refusal(
         aggregate(size=3, advance=0), QueryError, "advance=0 is no number of tuples", do="at least 1"
     ),

@@ -7,7 +7,7 @@ import pyarrow as pa
 from tests.query.refusal import Refusal, rows
 
 import plait
-from plait import BehindError, DataError, LateError, PendingError, RunError
+from plait import BehindError, DataError, LateError, PendingError, QueryError, RunError
 from plait.reference.run import Run
 
 SCHEMA = pa.schema({"ts": pa.int64(), "v": pa.int64(), "who": pa.string(), "n": pa.timestamp("ns")})
@@ -311,4 +311,13 @@ ROW_BY_ROW = {
     ),
 }
 
-REFUSALS = INTAKE | COMPUTED | ROW_BY_ROW
+OPTIONS = {
+    "keys that are neither wanted nor not": Refusal(
+        lambda: plait.dedup(quotes, by="v", within="1s").reference({}, keys=1),
+        QueryError,
+        "keys=1 is no truth value",
+        do="True",
+    ),
+}
+
+REFUSALS = INTAKE | COMPUTED | ROW_BY_ROW | OPTIONS

@@ -41,6 +41,8 @@ ARGUMENTS = {
         "Entry 1 of streams= has no name",
         do="query.named",
     ),
+    "streams that are none": refused(sql("SELECT 1", streams=5), "streams=5 are no streams", do="a dict by name"),
+    "columns that are none": refused(sql("SELECT 1", schemas=5), "schemas=5 gives no columns", do="Arrow schemas"),
     "two of one name": refused(
         sql("SELECT 1", streams=[quotes, plait.stream("quotes")]), "called 'quotes'", do="a dict with two names"
     ),
@@ -52,6 +54,16 @@ ARGUMENTS = {
 }
 
 TEXTS = {
+    "parentheses by the thousand": refused(
+        sql("SELECT k FROM quotes WHERE " + "(" * 5000 + "x" + ")" * 5000),
+        "The SQL text is nested too deeply",
+        why="250",
+    ),
+    "subqueries by the hundred": refused(
+        sql("SELECT k FROM " + "(SELECT k FROM " * 120 + "quotes" + ") AS q" * 120),
+        "The SQL text is nested too deeply",
+        why="250",
+    ),
     "no SQL": refused(
         sql("SELECT k FROM quotes WHERE x >"),
         "not SQL at line 1, column 30, `SELECT k FROM quotes WHERE x «>»`",
@@ -350,6 +362,13 @@ GROUPS = {
     ),
     "percentile_approx": refused(grouped("percentile_approx(x, 0.5) AS m"), "is no aggregate", do="percentile(x, 0.9)"),
     "var_pop": refused(grouped("var_pop(x) AS m"), "is no aggregate", do="var_samp"),
+    "a count of nothing": refused(grouped("count() AS m"), "an argument is missing", do="what the function is given"),
+    "HAVING where nothing is counted": refused(
+        sql("SELECT x FROM quotes HAVING c > 1"), "the aggregate has no window", do="GROUP BY"
+    ),
+    "a function without its arguments": refused(
+        grouped("max_by() AS m"), "an argument is missing", do="what the function is given"
+    ),
     "sum(DISTINCT)": refused(grouped("sum(DISTINCT x) AS m"), "sum(DISTINCT ...)", do="plait.custom"),
     "count(DISTINCT) of two": refused(grouped("count(DISTINCT k, n) AS m"), "several columns", do="one column"),
     "a percentile of a column": refused(grouped("percentile(x, n) AS m"), "is a constant", do="0.9"),

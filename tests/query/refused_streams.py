@@ -66,6 +66,9 @@ STREAMS = {
         "sources=[...]",
     ),
     "no sources": Refusal(stream(sources=0), QueryError, "sources=0 is no source", "has at least one"),
+    "too many sources": Refusal(
+        stream(sources=2**31), QueryError, "sources=2147483648", "65,536 at most", "Name them by a column"
+    ),
     "an empty list of sources": Refusal(stream(sources=[]), QueryError, "sources=[] is no source", "has at least one"),
     "sources that are one text": Refusal(
         stream(sources="ab"), QueryError, "sources='ab' is neither", do="a list of their names"

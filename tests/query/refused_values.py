@@ -9,7 +9,7 @@ from tests.query.refusal import Refusal
 
 import plait
 from plait import DataError, QueryError
-from plait.order import encode, key_value
+from plait.order import decode, encode, key_value
 from plait.schema import arrow_schema, arrow_type, check_time_type, duration_us, micros_of, to_micros
 
 
@@ -29,6 +29,10 @@ KEYS = {
     ),
     "an integer too long for a key": Refusal(
         lambda: encode((2**2040,)), DataError, "integer of 256 bytes", "up to 255 bytes", "Cast the column"
+    ),
+    "bytes that are no key": Refusal(lambda: decode(b"\x20"), DataError, "20 (1 bytes) is no key", "cut off", ""),
+    "a key that is cut off in an integer": Refusal(
+        lambda: decode(encode((5,))[:-1]), DataError, "(8 bytes) is no key", "not as encode wrote it", ""
     ),
     "a negative integer too long for a key": Refusal(
         lambda: encode((-(2**2040),)), DataError, "integer of 256 bytes", "up to 255 bytes", "Cast the column"
@@ -53,6 +57,9 @@ DURATIONS = {
     ),
     "a duration beyond all times": Refusal(
         lambda: duration_us(2**62 + 1, "within"), QueryError, f"within={2**62 + 1} is longer", "+-2^62", "shorter"
+    ),
+    "a duration of thousands of digits": Refusal(
+        lambda: duration_us("9" * 5000 + "s", "within"), QueryError, "is not a duration", "so long a text", FORMS
     ),
     "an unknown unit": Refusal(
         lambda: duration_us("5 fortnights", "within"), QueryError, "'5 fortnights'", "'fortnights' is no unit", FORMS

@@ -137,6 +137,32 @@ def test_a_log_of_files_that_is_gone_is_refused(spark: Any, tmp_path: Path) -> N
     feeds.assert_identical(take(), query.reference(data))
 
 
+@pytest.mark.spark
+@pytest.mark.skipif(os.name != "posix", reason="rights to write as POSIX has them")
+def test_states_of_functions_are_refused_where_others_may_have_written_them(spark: Any, tmp_path: Path) -> None:
+    """They are pickles: nothing is read where anybody else may have put one."""
+    archive.unpack(archive_of("operator"), tmp_path)
+    where = tmp_path / archive.CHECKPOINT
+    (state,) = [path for path in sorted(where.rglob("*")) if path.is_file() and "state" in path.parts][:1]
+    for changed, mode, words in ((state, 0o666, "everybody may write to"), (where, 0o777, "everybody may write to")):
+        right = changed.stat().st_mode
+        changed.chmod(mode)
+        before = files(tmp_path)
+        with pytest.raises(plait.RunError, match=f"may have been written by others: {words}.*chmod -R go-w") as caught:
+            resumed(spark, tmp_path, "operator")
+        assert os.fspath(changed) in str(caught.value)
+        query = QUERIES["operator"]
+        df = query.on_spark(frames(spark, tmp_path, query), layout=(1, 1), functions="changed")
+        with pytest.raises(plait.RunError, match="may have been written by others"):
+            plait.spark.relayout(df, where, tmp_path / "new")
+        assert files(tmp_path) == before
+        changed.chmod(right)
+    # Nothing of another query is run, whoever wrote it.
+    archive.unpack(archive_of("time-join"), tmp_path / "rows")
+    (tmp_path / "rows" / archive.CHECKPOINT).chmod(0o777)
+    resumed(spark, tmp_path / "rows", "time-join")
+
+
 def test_an_archive_goes_where_it_is_unpacked(tmp_path: Path) -> None:
     archive.unpack(archive_of("as-of"), tmp_path)
     card = json.loads((tmp_path / archive.CHECKPOINT / formats.Card.NAME).read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +74,7 @@ def load(path: str, inputs: Mapping[str, str] | None = None) -> Job:
     from plait.connectors import folder
 
     file = Path(paths.plain(path))
-    if not file.is_file():
+    if not os.path.isfile(file):  # also where no file can have such a name
         raise DataError(
             f"There is no file {path!r}", do="Pass a .toml or .sql file, or a .py file that defines `query`"
         )

@@ -39,7 +39,7 @@ def load(file: Path) -> Job:
             f"{file}: `query` is {found}", do="Assign the result of plait.join, asof, aggregate or operator to `query`"
         )
     data = getattr(module, "data", {})
-    data = data() if callable(data) else data
+    data = _called(file, data) if callable(data) else data
     if not isinstance(data, dict):
         raise QueryError(
             f"{file}: `data` is a {type(data).__name__}", do="Make it a dict of stream names to tables or paths"
@@ -52,8 +52,18 @@ def load(file: Path) -> Job:
         title=file.name,
         query=query,
         feeds={name: _feed(streams[name], given, file.parent) for name, given in data.items()},
-        output=getattr(module, "output", None),
+        output=_output(file, getattr(module, "output", None)),
     )
+
+
+def _called(file: Path, data: Any) -> Any:
+    """What a function for `data` gives."""
+    try:
+        return data()
+    except PlaitError:
+        raise
+    except Exception as error:
+        raise QueryError(f"{file}: `data()` raised {type(error).__name__}: {error}") from error
 
 
 def _feed(stream: Any, given: Any, here: Path) -> Feed:
@@ -66,6 +76,13 @@ def _feed(stream: Any, given: Any, here: Path) -> Feed:
     if isinstance(given, (str, os.PathLike)):
         return folder.feed(stream, paths.absolute(given, under=here))
     return memory.feed(stream, given)
+
+
+def _output(file: Path, given: Any) -> str | None:
+    """A path as `--output` takes it."""
+    if given is None or isinstance(given, (str, os.PathLike)):
+        return None if given is None else os.fsdecode(given)
+    raise QueryError(f"{file}: `output` is {given!r}", do="Make it a path as text, or '-'")
 
 
 def _execute(file: Path) -> Any:

@@ -123,7 +123,8 @@ def _at_once(job: Job, display: Display) -> Iterator[_Done]:
         display.say("all rows at once")
         streams = job.query.streams()
         data = {
-            name: _frames(spark, streams[name], feed, folder / "in" / name, False) for name, feed in job.feeds.items()
+            name: _frames(spark, streams[name], feed, folder / "in" / paths.quoted(name), False)
+            for name, feed in job.feeds.items()
         }
         with warnings.catch_warnings():  # late rows stand in a folder, and are counted
             warnings.simplefilter("ignore", UserWarning)
@@ -153,7 +154,8 @@ def _streamed(job: Job, display: Display, *, keep_key: bool = False) -> Iterator
         streams = job.query.streams()
         laid = _lay_out(job, folder)
         data = {
-            name: _frames(spark, streams[name], feed, folder / "in" / name, True) for name, feed in job.feeds.items()
+            name: _frames(spark, streams[name], feed, folder / "in" / paths.quoted(name), True)
+            for name, feed in job.feeds.items()
         }
         df = job.query.on_spark(
             data, max_pending=job.max_pending, max_window=job.max_window, layout=job.layout, cells=job.cells
@@ -250,7 +252,7 @@ def _lay_out(job: Job, folder: Path) -> int:
     shutil.rmtree(fresh, ignore_errors=True)
     streams = job.query.streams()
     for name, feed in job.feeds.items():
-        _write_feed(streams[name], feed, fresh / name)
+        _write_feed(streams[name], feed, fresh / paths.quoted(name))
     if not final.exists():
         os.replace(fresh, final)
     elif (differs := _difference(final, fresh)) is not None:
@@ -276,8 +278,10 @@ def _difference(one: Path, other: Path) -> str | None:
 def _noise_aside() -> Iterator[None]:
     """The JVM and its workers keep the stderr they are born with: give them a file, and keep ours for the user."""
     ours = os.dup(2)
-    with open(os.path.join(tempfile.gettempdir(), f"plait-spark-{os.getpid()}.log"), "ab") as log:
-        os.dup2(log.fileno(), 2)
+    # A name that nobody can know before, and a file that nobody else can read.
+    log, _ = tempfile.mkstemp(prefix=f"plait-spark-{os.getpid()}-", suffix=".log")
+    os.dup2(log, 2)
+    os.close(log)
     try:
         yield
     finally:

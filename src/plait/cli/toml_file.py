@@ -84,7 +84,9 @@ def described(file: Path, text: str, build: Build | None) -> Job:
     """
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise DataError(f"{file} is nested too deeply to be read") from None
+    except ValueError as error:  # TOML's own, and of a number with more digits than Python reads
         raise DataError(f"{file} is not TOML: {error}") from error
     return _Reader(file, tables, build).job()
 
@@ -254,7 +256,7 @@ class _Reader:
         if not isinstance(table, dict):
             raise self._error(where, f"is {table!r}", "Make it a table")
         kind = table.get("kind")
-        if kind not in _QUERIES:
+        if not isinstance(kind, str) or kind not in _QUERIES:
             raise self._error(f"{where}.kind", f"is {kind!r}", f"Use one of {', '.join(_QUERIES)}")
         inputs, options = _QUERIES[kind]
         self._keys(table, ("kind", *inputs, *options), f"{where}.")
@@ -281,7 +283,7 @@ class _Reader:
     def _node(self, table: Mapping[str, Any], where: str, key: str) -> Node:
         """The stream or query that a key names as an input."""
         name = table.get(key)
-        if name not in self.nodes:
+        if not isinstance(name, str) or name not in self.nodes:
             known = ", ".join(self.nodes) or "none are declared"
             what = f"names {name!r}, which is neither a stream nor a query above it" if key in table else "is missing"
             raise self._error(f"{where}.{key}", what, f"Use one of: {known}")

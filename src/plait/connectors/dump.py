@@ -59,6 +59,14 @@ def write_folder(
         raise DataError(f"rows_per_file={rows_per_file!r}", why="a file has at least one row")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{str(folder)!r} is no empty folder", why="its files would mix with these", do="Name another")
+    for lane in feed.lanes:
+        name = Path(str(lane.source))
+        if ".." in name.parts or name.is_absolute():
+            raise DataError(
+                f"Source {lane.source!r} can't name a file in {str(folder)!r}",
+                why="its file would lie elsewhere",
+                do="Rename it",
+            )
     folder.mkdir(parents=True, exist_ok=True)
     if len(feed.lanes) > 1 and time is None:
         return [_write(folder / f"{lane.source}{ending}", feed.schema, _rows(lane), format) for lane in feed.lanes]

@@ -64,6 +64,12 @@ def find(path: str | os.PathLike[str], format: str | None) -> tuple[list[DataFil
     """The files under `path` (a folder, one file, or a pattern of files) in order, and their one format."""
     check_format(format)
     root = paths.absolute(path)  # files are opened later, when the working folder may be another
+    try:
+        os.stat(root)
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise DataError(f"{os.fspath(path)!r} can't be read", why=str(error), do="Check the path") from None
     if root.is_dir():
         return _in_folder(root, format)
     if not root.exists() and glob.has_magic(str(root)):

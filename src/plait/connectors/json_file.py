@@ -9,6 +9,7 @@ texts "NaN", "Infinity" and "-Infinity" are numbers in float columns. Bytes are 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -125,6 +126,11 @@ def _parse(lines: Lines, wanted: Wanted, where: str, row: int) -> pa.RecordBatch
 
 def _arrow(lines: Lines, schema: pa.Schema | None, mode: str) -> pa.Table:
     """Arrow's reading of the lines; refused if a line holds none or several objects."""
+    for _, line in lines:
+        if line.lstrip(_BLANK).startswith(b"null"):  # Arrow's reader ends the process at such a line
+            raise pa.ArrowInvalid("each line holds exactly one object")
+        if len(line) > DEEPEST and _depth(line) > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     block = b"\n".join(line for _, line in lines)
     block.decode()  # Arrow does not look, and text that is no UTF-8 would fail far from here
     table = pj.read_json(
@@ -135,6 +141,22 @@ def _arrow(lines: Lines, schema: pa.Schema | None, mode: str) -> pa.Table:
     if table.num_rows != len(lines):
         raise pa.ArrowInvalid("each line holds exactly one object")
     return table
+
+
+#: Lists and objects inside of one another, at most. Arrow's reader calls itself for each: some ten thousand end the process.
+DEEPEST: Final = 200
+#: What may stand before an object: JSON's blanks, and a mark that says UTF-8.
+_BLANK: Final = b" \t\r\xef\xbb\xbf"
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.S)
+
+
+def _depth(line: bytes) -> int:
+    """How deep a line is nested, at least if it is no JSON."""
+    if line.count(b"[") + line.count(b"{") <= DEEPEST:
+        return 0
+    bare = np.frombuffer(_STRINGS.sub(b"", line), np.uint8)
+    opens, closes = (bare == 0x5B) | (bare == 0x7B), (bare == 0x5D) | (bare == 0x7D)
+    return int((np.cumsum(opens, dtype=np.int64) - np.cumsum(closes, dtype=np.int64)).max(initial=0))
 
 
 def _inferred(lines: Lines) -> pa.Schema:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from plait.connectors.contract import BATCH_ROWS, Chunk, Feed, Lane, SourceName
 from plait.connectors.fit import Wanted, check_fit, fit, plain
-from plait.connectors.values import checked_frame
+from plait.connectors.values import check_frame, checked_frame
 from plait.connectors.values import column as column_of
 from plait.errors import DataError
 
@@ -211,6 +211,7 @@ def _table(stream: Stream, data: Any, where: str) -> pa.Table:
     if _is_frame(data):
         try:
             if type(data).__module__.partition(".")[0] == "pandas":
+                check_frame(data, what)
                 return checked_frame(pa.Table.from_pandas(data, preserve_index=False), data, what)
             return pa.table(data)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -245,7 +246,7 @@ def _columns(stream: Stream, data: Mapping[Any, Any], what: str) -> pa.Table:
     declared = {} if stream.schema is None else {field.name: field.type for field in stream.schema}
     columns: dict[str, Any] = {}
     for name, values in data.items():
-        if not isinstance(name, str):
+        if not isinstance(name, str) or any("\ud800" <= each <= "\udfff" for each in name):
             raise DataError(f"{what}: {name!r} can't name a column", do="Pass text as the columns' names")
         if _is_table(values):
             raise DataError(

@@ -35,13 +35,21 @@ def under_codes(file: DataFile) -> frozenset[str]:
     A writer gives codes up where there are too many different values. Then the column is longer than codes are.
     """
     with _open(file) as opened:
-        about = opened.metadata
-        found = set(opened.schema_arrow.names) if about.num_row_groups else set()
-        for group in map(about.row_group, range(about.num_row_groups)):
-            for column in map(group.column, range(group.num_columns)):
-                if not column.has_dictionary_page or column.total_uncompressed_size > _CODE * column.num_values + _FEW:
-                    found.discard(column.path_in_schema)
-        return frozenset(found)
+        try:
+            return _under_codes(opened)
+        except UnicodeDecodeError:  # a name that is none: who reads the file is told
+            return frozenset()
+
+
+def _under_codes(opened: pq.ParquetFile) -> frozenset[str]:
+    about = opened.metadata
+    flat = {opened.schema.column(at).path for at in range(len(opened.schema))}  # not columns of lists and structs
+    found = flat & set(opened.schema_arrow.names) if about.num_row_groups else set()
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if not column.has_dictionary_page or column.total_uncompressed_size > _CODE * column.num_values + _FEW:
+                found.discard(column.path_in_schema)
+    return frozenset(found)
 
 
 def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[str] = frozenset()) -> Iterator[Chunk]:
@@ -51,6 +59,9 @@ def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[st
     try:
         with _open(file, coded) as opened:
             for batch in opened.iter_batches(batch_size=batch_rows, columns=schema.names, use_threads=False):
+                batch.validate(
+                    full=True
+                )  # text that is no UTF-8, moments that are none: who reads them would fail far from here
                 yield Chunk(fit(batch, wanted, file.path, row), file.path, row)
                 row += batch.num_rows
             if (

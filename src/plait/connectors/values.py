@@ -39,15 +39,50 @@ def column(values: Any, kind: pa.DataType | None, what: str) -> pa.Array | pa.Ch
     typed = _typed(values)
     try:
         if typed:
+            if str(getattr(values, "dtype", "")) == "object":  # a Series of pandas
+                check_moments(values.tolist(), what)
             return _as(_own(values), kind, what)
         values = values.tolist() if isinstance(values, np.ndarray) else list(values)
-        if kind is not None:
+        if kind is None:
+            check_moments(values, what)
+        else:
             values = [value.item() if isinstance(value, (np.number, np.bool_)) else value for value in values]
         made = pa.array(values, type=kind)
     except _FAILURES as error:
         raise _refused(kind, what, str(error)) from None
     _check(values, made, kind, what)
     return made
+
+
+def check_moments(values: Any, what: str) -> None:
+    """Refuse NumPy's moments among NumPy's numbers, however deep: where Arrow is to find a type for both it ends the process."""
+    kinds: set[type] = set()
+    below, seen = [values], {id(values)}
+    while below:
+        found: list[Any] = []
+        for each in below:
+            inner = each.values() if isinstance(each, Mapping) else each
+            kinds |= (types := set(map(type, inner)))
+            if types <= _LEAVES:
+                continue
+            for value in inner:
+                if isinstance(value, (list, tuple, set, frozenset, Mapping)) and id(value) not in seen:
+                    seen.add(id(value))
+                    found.append(value)
+        below = found
+    if np.datetime64 in kinds and any(issubclass(kind, np.generic) and kind is not np.datetime64 for kind in kinds):
+        raise _refused(None, what, "NumPy's moments stand among NumPy's numbers")
+
+
+#: Types of values that hold no others.
+_LEAVES = frozenset({int, float, str, bool, bytes, type(None), np.float64, np.int64, dt.datetime, dt.date})
+
+
+def check_frame(frame: Any, what: str) -> None:
+    """The same of a DataFrame's columns of Python's objects."""
+    for name in frame.columns:
+        if frame[name].dtype == object:
+            check_moments(frame[name].tolist(), f"{what}: column {name!r}")
 
 
 def checked_frame(table: pa.Table, frame: Any, what: str) -> pa.Table:

@@ -151,7 +151,7 @@ def _read(path: Path) -> Calibration | None:
         if found["version"] != VERSION or found["machine"] != this_machine():
             return None
         return Calibration(costs=Costs(**found["costs"]), machine=found["machine"], measured=str(found["measured"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -247,6 +247,7 @@ def _window(size: Any, advance: Any) -> Window:
     advance = size if advance is None else advance
     counts = [isinstance(v, int) and not isinstance(v, bool) for v in (size, advance)]
     if all(counts):
+        _check_overlap(size, advance, tuple_count(size, f"size={size!r}"), tuple_count(advance, f"advance={advance!r}"))
         return TupleWindow(tuple_count(size, f"size={size!r}"), tuple_count(advance, f"advance={advance!r}"))
     if any(counts):
         raise QueryError(
@@ -261,4 +262,19 @@ def _window(size: Any, advance: Any) -> Window:
     size_us, advance_us = (
         duration_us(value, option, zero=False, forms=forms) for option, value in (("size", size), ("advance", advance))
     )
+    _check_overlap(size, advance, size_us, advance_us)
     return SpanWindow(size_us, advance_us)
+
+
+#: Windows that a tuple lies in, at most: there are rows for each of them.
+MOST_WINDOWS = 1 << 20
+
+
+def _check_overlap(size: Any, advance: Any, length: int, step: int) -> None:
+    """Refuse windows of which so many overlap that a tuple alone would take all memory."""
+    if length // step > MOST_WINDOWS:
+        raise QueryError(
+            f"size={size!r} with advance={advance!r} puts a tuple into {length // step:,} windows",
+            why=f"each of them is a row of the result, and {MOST_WINDOWS:,} are the most",
+            do="Pass a longer advance=, or a shorter size=",
+        )

@@ -313,7 +313,7 @@ class Query(RowCalls):
 def bounded(engine: str, form: int, options: Mapping[str, Any]) -> Any:
     """How an engine gives all results of bounded data, imported now; form 0 is a table, 1 are batches."""
     name = engine
-    if name not in BOUNDED:
+    if not isinstance(name, str) or name not in BOUNDED:
         raise QueryError(
             f"engine={engine!r} runs no data that is all there",
             do=f"Use one of: {', '.join(BOUNDED)}; on Spark, on_spark takes DataFrames",
@@ -378,7 +378,7 @@ def check_rates(rates: object) -> None:
 
 def check_order(order: object) -> None:
     """Refuse an `order=` that does not exist."""
-    if order not in ORDERS:
+    if not isinstance(order, str) or order not in ORDERS:
         raise QueryError(
             f"order={order!r} is no order",
             do="Use 'strict' (the reference's sequence), 'trigger' (partners of one trigger in any order) or 'none'",

@@ -302,7 +302,7 @@ def join(
             do="Join within=..., or aggregate each stream by session= and join these",
         )
     window = _window(within, last, tumbling, tumbling_count)
-    if how not in HOWS:
+    if not isinstance(how, str) or how not in HOWS:
         raise QueryError(f"how={how!r} is no kind of join", do=f"Use one of {', '.join(map(repr, HOWS))}")
     if how != "inner" and not window.ends:
         raise QueryError(
@@ -415,7 +415,7 @@ def asof(
     """
     check_node(left, "left input of asof")
     check_node(right, "right input of asof")
-    if how not in ("left", "inner"):
+    if not isinstance(how, str) or how not in ("left", "inner"):
         raise QueryError(f"how={how!r} is no kind of as-of join", do="Use 'left' or 'inner'")
     if not isinstance(exact, bool):
         raise QueryError(

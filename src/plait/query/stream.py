@@ -246,6 +246,10 @@ def stream(
     )
 
 
+#: Sources of a stream that are declared by their number, at most.
+MOST_SOURCES = 1 << 16
+
+
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise QueryError(f"A stream's name is {name!r}", why="it is how data is handed in", do="Pass a non-empty text")
@@ -259,14 +263,14 @@ def _check_columns(name: str, time: object, seq: object, unit: object) -> None:
     for option, value in (("time", time), ("seq", seq)):
         if not isinstance(value, str) or not value:
             raise QueryError(f"Stream {name!r}: {option}={value!r} names no column", do="Pass the column's name")
-    if unit is not None and unit not in list(TIME_UNITS):
+    if unit is not None and not (isinstance(unit, str) and unit in TIME_UNITS):
         raise QueryError(
             f"Stream {name!r}: unit={unit!r} is no unit of time", do=f"Use one of {', '.join(map(repr, TIME_UNITS))}"
         )
 
 
 def _one_of(name: str, option: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise QueryError(
             f"Stream {name!r}: {option}={value!r} is not known", do=f"Use one of {', '.join(map(repr, allowed))}"
         )
@@ -294,6 +298,12 @@ def _sources(name: str, sources: Any, source: str | None) -> int | tuple[SourceN
             )
         if sources < 1:
             raise QueryError(f"Stream {name!r}: sources={sources!r} is no source", why="a stream has at least one")
+        if sources > MOST_SOURCES:
+            raise QueryError(
+                f"Stream {name!r}: sources={sources!r}",
+                why=f"a stream has {MOST_SOURCES:,} at most: each is waited for by itself",
+                do="Name them by a column",
+            )
         return sources
     # A set of text has another order in every process, and sources have theirs from it.
     if isinstance(sources, (str, set, frozenset)) or not isinstance(sources, Iterable):

@@ -22,7 +22,7 @@ from plait import connectors
 from plait import order as total_order
 from plait.connectors.contract import Chunk, Feed
 from plait.encodings import plain_batch, plain_schema
-from plait.errors import RunError
+from plait.errors import QueryError, RunError
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query, check_order
 from plait.query.bind import Bound, bind, check_data
@@ -287,6 +287,8 @@ def table(query: Query, data: Any, *, order: str = "strict", keys: bool = False)
     of its bytes.
     """
     check_order(order)
+    if not isinstance(keys, bool):
+        raise QueryError(f"keys={keys!r} is no truth value", do="Pass True or False")
     feeds = connectors.feeds(query, data)
     bind(query, {name: feed.schema for name, feed in feeds.items()})
     result = outcome(query, feeds)

@@ -42,8 +42,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from types import FunctionType
-from typing import Any, ClassVar, Final, Self, TypeVar
+from types import FunctionType, UnionType
+from typing import Any, ClassVar, Final, Self, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -211,26 +211,29 @@ def parse(data: bytes | pa.Buffer, *, stored: str = "") -> tuple[Any, pa.Buffer]
     checksum is looked at before anything else: Arrow and pickle are not made for bytes that nobody has written.
     """
     whole = pa.py_buffer(data)
-    bare = (
-        whole[:1].to_pybytes() == b"{"
-    )  # JSON alone, from before there were versions: a head's length is no such number
+    what = stored or "A packed row"
+    # JSON alone, from before there were versions: a head's length is no such number.
+    bare = whole[:1].to_pybytes() == b"{"
     if stored and not bare and not is_whole(whole):
-        raise damaged(stored, f"its checksum is not that of its {whole.size} bytes")
+        raise damaged(what, f"its checksum is not that of its {whole.size} bytes")
     cut = 8 + int.from_bytes(whole[:4].to_pybytes(), "little")
     found = _head_of(whole[8:cut].to_pybytes()) if 8 < cut <= whole.size else {}
     version = found.pop("version", None)
     if version not in (READ if stored else (VERSION,)):
-        raise another_version(stored or "A packed row", version, _ANEW if stored else _SAME_PLAIT)
+        raise another_version(what, version, _ANEW if stored else _SAME_PLAIT)
     if stored and version >= CHECKED and not any(whole[4:8].to_pybytes()):
-        raise damaged(stored, "its checksum is gone")
-    return _HEADS[found.pop("kind")].of(found), whole[cut:]
+        raise damaged(what, "its checksum is gone")
+    try:
+        return _HEADS[found.pop("kind")].of(found), whole[cut:]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise damaged(what, f"its head says what no head says: {type(error).__name__}: {error}") from None
 
 
 def _head_of(text: bytes) -> dict[str, Any]:
     """A head's fields; none if it is no head. What has another form, or was damaged, may begin with anything."""
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = json.loads(text.decode())
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -242,7 +245,10 @@ def rows(rest: pa.Buffer) -> pa.Table | None:
 
 def table(rest: pa.Buffer) -> pa.Table:
     """The rows behind a head that does not come without any."""
-    return pa.ipc.open_stream(rest, options=_READ).read_all()
+    try:
+        return pa.ipc.open_stream(rest, options=_READ).read_all()
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise damaged("A packed row or a chunk", f"{type(error).__name__}: {error}") from None
 
 
 # --- columns of rows ----------------------------------------------------------------------------------------
@@ -414,7 +420,7 @@ class Event(Head, kind="event"):
         """
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             if text.rstrip().endswith("}") and ('"version"' in text or f'"{_CHECK}"' in text):
                 raise _damaged_event(file or repr(text[:80])) from None
             return None
@@ -428,7 +434,15 @@ class Event(Head, kind="event"):
             _checked(found)
         except ValueError:
             raise _damaged_event(what) from None
-        return cls(**{name: value for name, value in found.items() if name in _names(cls)})
+        event = cls(**{name: value for name, value in found.items() if name in _names(cls)})
+        return event if event._is_one() else None
+
+    def _is_one(self) -> bool:
+        """Whether its fields have the types of an event's: a file that was written by hand may have anything there."""
+        if self.do == "drain":
+            return True
+        named = isinstance(self.stream, str) and (self.source is None or type(self.source) in (str, int))
+        return named and (self.do == "end" or (self.do == "heartbeat" and type(self.ts) is int))
 
 
 def _says_something(found: dict[str, Any]) -> bool:
@@ -466,6 +480,8 @@ class PairRows(Head, kind="pairs"):
         _lay(out, pa.table({KEY: keys}))
 
     def tables(self, rest: pa.Buffer) -> tuple[pa.Table, pa.Table]:
+        if not isinstance(self.keys, int):
+            raise damaged("A packed row", f"keys={self.keys!r}")
         return table(rest[: self.keys]), table(rest[self.keys :])
 
 
@@ -808,7 +824,10 @@ def _public_name(value: Any) -> str | None:
 
 def _file(text: str, what: str, do: str) -> dict[str, Any]:
     """A small file's fields; ValueError if it is not whole, or not what was written."""
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("it holds no JSON object")
     if found.get("version") not in READ:
@@ -840,6 +859,25 @@ def _fields_check(found: dict[str, Any]) -> int:
 
 
 _CHECK: Final = "check"
+
+
+def _typed(record: T) -> T:
+    """A record of a small file, whose fields are of the types that they say; TypeError names one that is not."""
+    hints = get_type_hints(type(record))
+    for name, value in vars(record).items():
+        if not _is_of(value, hints[name]):
+            raise TypeError(f"its {name!r} is {value!r}")
+    return record
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_is_of(value, each) for each in kind.__args__)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is_of(each, kind.__args__[0]) for each in value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, get_origin(kind) or kind)
 
 
 @dataclass(frozen=True)
@@ -882,8 +920,13 @@ class Card:
         try:
             pins = found.pop("pins")
             pins["loose"], found["runs"] = tuple(pins["loose"]), tuple(found["runs"])
-            return Card(Pins(**pins), **found)
-        except (KeyError, TypeError) as error:
+            if not found["runs"] or found.get("first", 0) < 0:
+                raise ValueError("it names no start, or a first batch below 0")
+            made = _typed(Card(_typed(Pins(**pins)), **found))
+            if min(made.pins.rows, made.pins.columns, made.pins.partitions) < 1:
+                raise ValueError("it has a layout of no cells")
+            return made
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(str(error)) from None
 
 
@@ -910,7 +953,7 @@ class Note:
     def read(text: str, file: str) -> Note:
         found = _file(text, repr(file), "Go on with the plait that wrote it, or name another folder")
         try:
-            return Note(**found | {"instead": tuple(found.get("instead", ()))})
+            return _typed(Note(**found | {"instead": tuple(found.get("instead", ()))}))
         except TypeError as error:
             raise ValueError(str(error)) from None
 
@@ -939,7 +982,7 @@ class Announced:
         do = "Use the plait that runs the query, or another folder of control events"
         found = _file(text, f"The folder of control events {folder!r}", do)
         try:
-            return Announced({name: Sources(**each) for name, each in found["streams"].items()})
+            return Announced({name: _typed(Sources(**each)) for name, each in found["streams"].items()})
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(str(error)) from None
 

@@ -46,7 +46,7 @@ from plait.spark.keep import clock, control
 from plait.spark.keep.checkpoint import check_not_left, read_card
 from plait.spark.plan import ages, frames, resume, settings
 from plait.spark.plan.fingerprint import beside, fingerprint, users_functions
-from plait.spark.plan.layout import Layout
+from plait.spark.plan.layout import MOST_CELLS, Layout
 from plait.spark.plan.stages import Stage, layouts, lowered, operators, stages
 from plait.spark.publish import aside
 
@@ -116,15 +116,21 @@ def plan(query: Query, data: Mapping[str, Any], *, layout: str | tuple[int, int]
 
 def _check_options(index: str, numbers: Mapping[str, tuple[Any, str]], read: str, functions: str) -> None:
     """Refuse options that mean nothing, before a session is needed."""
-    if functions not in ("same", "changed"):
+    if not isinstance(functions, str) or functions not in ("same", "changed"):
         raise QueryError(f"functions={functions!r} says nothing of them", do="Use 'same' or 'changed'")
-    if read not in ("auto", "rows"):
+    if not isinstance(read, str) or read not in ("auto", "rows"):
         raise QueryError(f"read={read!r} is no way to read", do="Use 'auto' or 'rows'")
-    if index not in KINDS:
+    if not isinstance(index, str) or index not in KINDS:
         raise QueryError(f"index={index!r} is not known", do=f"Use one of {', '.join(map(repr, KINDS))}")
     for name, (value, what) in numbers.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise QueryError(f"{name}={value!r} is no number of {what}", do="Pass a whole number, at least 1")
+        if name == "cells" and value is not None and value > MOST_CELLS:
+            raise QueryError(
+                f"cells={value!r} is more than {MOST_CELLS:,}",
+                why="each is a task's work in every batch",
+                do="Pass a smaller number",
+            )
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,9 @@ from plait.threads.gate import GATES
 from plait.threads.join.loop.gather import NEVER, STRICT, Precision
 from plait.threads.join.strategies import registry
 from plait.threads.life.affinity import cores_of
+
+#: What is asked for by number is made at once, so there is an end to it.
+MOST_THREADS, MOST_TUPLES = 1 << 12, 1 << 31
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +74,20 @@ class Options:
         for name, (value, counted) in self._counted().items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise QueryError(f"{name}={value!r} is no number of {counted}", do="Pass a whole number, at least 1")
+            most = MOST_THREADS if name in ("workers", "elastic") else MOST_TUPLES
+            if value is not None and value > most:
+                raise QueryError(
+                    f"{name}={value!r} is more {counted} than {most:,}",
+                    why="there is memory for each of them",
+                    do="Pass a smaller number",
+                )
         named: dict[str, tuple[Any, tuple[str, ...]]] = {
             "strategy": (self.strategy, ("auto", *registry.names(), *designs.names())),
             "gate": (self.gate, tuple(GATES)),
             "index": (self.index, KINDS),
         }
         for name, (value, known) in named.items():
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise QueryError(f"{name}={value!r} is not known", do=f"Use one of {', '.join(map(repr, known))}")
         flags = {
             "keys": self.keys, "plain": self.plain, "marks": self.marks, "split_storing": self.split_storing,
@@ -85,12 +96,13 @@ class Options:
         for name, value in flags.items():
             if not isinstance(value, bool):
                 raise QueryError(f"{name}={value!r} is no truth value", do="Pass True or False")
-        if not (is_number(self.stall_after_s) and self.stall_after_s > 0):
+        if not (is_number(self.stall_after_s) and 0 < self.stall_after_s <= threading.TIMEOUT_MAX):
             raise QueryError(
                 f"stall_after_s={self.stall_after_s!r}",
-                why="it is a number of seconds above zero",
+                why="it is a number of seconds above zero, and not more than a lock can wait",
                 do="Pass one, such as 60",
             )
+        object.__setattr__(self, "stall_after_s", float(self.stall_after_s))  # locks take no number of NumPy's
         self._check_given()
         self.linger_us  # noqa: B018 - refused, if it is no duration
         own = registry.strategy(self.strategy) if self.strategy in registry.names() else None

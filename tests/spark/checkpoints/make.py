@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.spark import feeds
 from tests.spark.checkpoints import archive
-from tests.spark.checkpoints.queries import ALL, BEFORE, FIXED, QUERIES, SCHEMA, rows
+from tests.spark.checkpoints.queries import ALL, BEFORE, FIXED, LAYOUTS, QUERIES, SCHEMA, rows
 
 import plait.spark
 from plait.spark.formats import VERSION
@@ -29,20 +29,20 @@ def frames(spark: Any, folder: Path, query: Any) -> dict[str, Any]:
     return {n: feeds.frame(spark, folder / n, SCHEMA, streaming=True, files=1) for n in query.streams()}
 
 
-def stopped(spark: Any, query: Any, folder: Path) -> None:
+def stopped(spark: Any, query: Any, folder: Path, layout: Any = (2, 1)) -> None:
     """Run a query over the first rows, in three batches, and stop: windows are open, tuples pending, timers set."""
     for name, table in rows().items():
         if name in query.streams():
             feeds.write_files(folder / name, table.slice(0, BEFORE), [BEFORE // 3, BEFORE // 2])
             feeds.write_files(folder / archive.REST / name, table.slice(BEFORE), [(ALL - BEFORE) // 2], first=3)
-    df = query.on_spark(frames(spark, folder, query), layout=(2, 1))
+    df = query.on_spark(frames(spark, folder, query), layout=layout)
     where = folder / archive.CHECKPOINT
     plait.spark.write_ordered(df, folder / archive.RESULTS, checkpoint=where, keep_key=True).awaitTermination()
 
 
 def make(spark: Any, name: str) -> None:
     with tempfile.TemporaryDirectory() as made, archive.placed(Path(made), FIXED.get(name)) as folder:
-        stopped(spark, QUERIES[name], folder)
+        stopped(spark, QUERIES[name], folder, LAYOUTS.get(name, (2, 1)))
         archive.pack(folder, archive_of(name), moves=name not in FIXED)
 
 

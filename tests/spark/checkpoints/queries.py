@@ -61,8 +61,34 @@ QUERIES: dict[str, Any] = {
     "by-position": plait.join(LINES_A, LINES_B, on="abs(l.x - r.x) <= 1", within=9),
     "full-join": plait.join(A, B, on="l.x = r.x", within=(9, 4), how="full"),
     "dedup": plait.dedup(A, by="x", within=9),
+    "anti-join": plait.join(A, B, on="l.x = r.x", within=3, how="anti"),
+    "semi-join": plait.join(A, B, on="l.x = r.x", within=3, how="semi"),
+    "right-join": plait.join(A, B, on="abs(l.x - r.x) <= 1", within=2, how="right"),
+    "band-join": plait.join(A, B, on="abs(l.x - r.x) <= 1", within=9),
+    "tumbling-join": plait.join(A, B, on="l.x = r.x", tumbling_count=7),
+    "nearest": plait.asof(A, B, by="x", within="4us", direction="nearest"),
+    "session-aggregate": plait.aggregate(
+        A, session="3us", by="x", compute={"n": plait.count(), "m": plait.median("n")}
+    ),
+    "exact-aggregate": plait.aggregate(
+        A,
+        size="12us",
+        advance="4us",
+        by="x",
+        compute={"s": plait.std("n"), "top": plait.top("n", 2, "ts"), "some": plait.sum("n", where="n > 9")},
+    ),
+    "rows-aggregate": plait.aggregate(
+        A.where("x > 1").select(y="x * 2", n="n"),
+        size="10us",
+        by="y",
+        compute={"n": plait.count(), "at": plait.max("n")},
+    ),
+    "union": plait.union(A.select(n="n", y="x"), B.select(n="n", y="x + 10")),
     "dag": plait.aggregate(NEAR, size="10us", by="a_x", compute={"n": plait.count(), "last": plait.last("b_x")}),
 }
+
+#: How the cells of a query are laid out, if not as rows and columns: a card tells such layouts in full.
+LAYOUTS: dict[str, Any] = {"band-join": "band", "right-join": (1, 2)}
 
 #: A query whose rows are ordered by their files has the files' paths in its state, so these lie in the same folder always.
 FIXED = {"by-position": "/tmp/plait-checkpoint-by-position"}

@@ -55,7 +55,7 @@ def workload(name: str, **options: Any) -> Workload:
         >>> synthetic.workload("songs", rows=10, sources=2).feeds["comments"].rows
         10
     """
-    if name not in WORKLOADS:
+    if not isinstance(name, str) or name not in WORKLOADS:
         raise QueryError(f"There is no workload {name!r}", do=f"Use one of {', '.join(WORKLOADS)}")
     make = WORKLOADS[name]
     known = inspect.signature(make).parameters

@@ -14,9 +14,7 @@ import pyarrow as pa
 
 from plait.connectors.contract import BATCH_ROWS
 from plait.connectors.synthetic.rates import Ints, as_rates
-from plait.connectors.synthetic.workload import Part, Workload, build, source_names
-from plait.errors import QueryError
-from plait.schema import is_count
+from plait.connectors.synthetic.workload import Part, Workload, build, check_count, source_names
 
 METERS: Final = 243
 #: A household's load over the hours of a day, as a multiple of its mean.
@@ -85,8 +83,7 @@ def energy(
         [1]
     """
     for option, value in (("concentrators", concentrators), ("meters", meters)):
-        if not is_count(value):
-            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+        check_count(option, value)
     names = source_names("dc", concentrators)
     meter = ("meter", pa.int32())
 

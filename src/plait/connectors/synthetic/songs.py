@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from plait.connectors.contract import BATCH_ROWS
 from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.words import sentences, zipf
-from plait.connectors.synthetic.workload import Part, Workload, build, source_names
+from plait.connectors.synthetic.workload import Part, Workload, build, check_count, source_names
 from plait.errors import QueryError
-from plait.schema import is_count, is_number
+from plait.schema import is_number
 
 SONGS: Final = 40_000
 USERS: Final = 40_000
@@ -67,8 +67,7 @@ def songs(
         True
     """
     for option, value in (("sources", sources), ("songs", songs)):
-        if not is_count(value):
-            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+        check_count(option, value)
     if not is_number(exponent):
         raise QueryError(f"exponent={exponent!r} is no number", why="the k-th has weight 1 / k**exponent")
     if not (is_number(mail) and is_number(ip) and mail >= 0 and ip >= 0 and mail + ip <= 1):

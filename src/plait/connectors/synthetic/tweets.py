@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from plait.connectors.contract import BATCH_ROWS
 from plait.connectors.synthetic.rates import Ints, as_rates
 from plait.connectors.synthetic.words import WORDS, sentences, zipf
-from plait.connectors.synthetic.workload import Part, Workload, build, source_names
+from plait.connectors.synthetic.workload import Part, Workload, build, check_count, source_names
 from plait.errors import QueryError
-from plait.schema import is_count, is_number
+from plait.schema import is_number
 
 TAGS: Final = 10_000
 USERS: Final = 100_000
@@ -67,8 +67,7 @@ def tweets(
         True
     """
     for option, value in (("sources", sources), ("tags", tags)):
-        if not is_count(value):
-            raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+        check_count(option, value)
     if not is_number(exponent):
         raise QueryError(f"exponent={exponent!r} is no number", why="the k-th has weight 1 / k**exponent")
 

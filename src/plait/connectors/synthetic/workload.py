@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -59,6 +59,11 @@ def build(
         raise QueryError(f"seed={seed!r}", why="a seed is a whole number, not negative")
     if not is_count(batch_rows):
         raise QueryError(f"batch_rows={batch_rows!r}", why="a batch has at least one row")
+    for option, value in (("rows", rows), ("seconds", seconds)):
+        if isinstance(value, int) and value > LONGEST:
+            raise QueryError(
+                f"{option}={value!r}", why=f"a workload has {LONGEST:,} at most", do="Pass a smaller number"
+            )
     counts = iter(row_counts([rate for part in parts for rate in part.rates], seconds, rows))
     feeds: dict[str, Feed] = {}
     declarations: dict[str, Mapping[str, Any]] = {}
@@ -75,6 +80,22 @@ def build(
         naming = {"source": part.source_column, "sources": tuple(part.sources)} if named else {}
         declarations[part.stream] = {"time": "ts", **naming}
     return Workload(name, feeds, declarations)
+
+
+#: Songs, tags or meters of a workload, at most, and sources: there is something in memory for each.
+MOST: Final = 1 << 20
+MOST_SOURCES: Final = 1 << 12
+#: Rows and seconds, at most: beyond it times would leave their range.
+LONGEST: Final = 1 << 48
+
+
+def check_count(option: str, value: object) -> None:
+    """Refuse what is no number of sources or the like."""
+    if not is_count(value):
+        raise QueryError(f"{option}={value!r}", why="it is a whole number, and there is at least one")
+    most = MOST_SOURCES if option in ("sources", "concentrators") else MOST
+    if value > most:  # type: ignore[operator]  # it is a number by now
+        raise QueryError(f"{option}={value!r}", why=f"there are {most:,} at most", do="Pass a smaller number")
 
 
 def source_names(prefix: str, count: int) -> list[str]:

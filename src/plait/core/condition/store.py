@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from plait.core.machine.folder import cache_folder
+from plait.core.machine.folder import cache_folder, own
 from plait.errors import RunError
 
 _loaded: dict[tuple[str, str], ModuleType] = {}
@@ -71,26 +71,32 @@ def _whole(path: Path) -> bool:
 def install(kernel: KernelText, folder: str | os.PathLike[str] | None = None) -> Path:
     """The module's file, written if it is not there, or damaged. Any number of processes may do this at once."""
     place = cache_folder(folder)
-    path = place / f"{kernel.name}.py"
+    path, temporary = place / f"{kernel.name}.py", ""
+    try:
+        own(place)
+    except OSError as error:
+        raise _not_written(place, error) from error
     if _whole(path):
         return path
-    temporary = ""
     try:
-        place.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=place, prefix=f".{kernel.name}.", suffix=".tmp")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(_sealed(kernel.text))
         os.chmod(temporary, 0o644)
         _put(temporary, path)
     except OSError as error:
-        raise RunError(
-            f"Kernels can't be written to {place}: {error}",
-            do="Name a folder you can write to in PLAIT_CACHE_DIR or cache_dir=",
-        ) from error
+        raise _not_written(place, error) from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
     return path
+
+
+def _not_written(place: Path, error: OSError) -> RunError:
+    return RunError(
+        f"Kernels can't be written to {place}: {error}",
+        do="Name a folder you can write to in PLAIT_CACHE_DIR or cache_dir=",
+    )
 
 
 def _put(temporary: str, path: Path) -> None:

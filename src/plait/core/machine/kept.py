@@ -30,7 +30,8 @@ from typing import Any
 from numba.core import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-from plait.core.machine.folder import cache_folder
+from plait import trust
+from plait.core.machine.folder import cache_folder, own
 from plait.core.machine.shield import out_of_reach
 from plait.core.machine.stamp import stamp_of
 
@@ -65,10 +66,12 @@ class _File(IndexDataCacheFile):
         """Nothing, if it can't be read: it will be written over."""
         try:
             with open(self._index_path, "rb") as file:
-                version, data = pickle.load(file), file.read()
-            if version != self._version:
+                data = file.read()
+            # Numba writes its version in front, as a pickle: compared as bytes, so that nothing is unpickled before the hash is.
+            version = pickle.dumps(self._version, protocol=-1)
+            if not data.startswith(version):
                 return {}
-            stamp, overloads = pickle.loads(_checked(data))
+            stamp, overloads = pickle.loads(_checked(data[len(version) :]))
         except Exception:
             return {}
         return dict(overloads) if stamp == self._source_stamp else {}
@@ -105,8 +108,10 @@ class _Cache(FunctionCache):
         if self._own is None:
             stamp = stamp_of(self._of())
             if self._shared:
-                self._cache_path = cache_folder() / "machine"
-                self._cache_path.mkdir(parents=True, exist_ok=True)
+                own(cache_folder())
+                self._cache_path = own(cache_folder() / "machine")
+            elif (found := trust.doubt(Path(self._cache_path).parent)) is not None:  # a user's, beside the source
+                raise PermissionError(found)
             self._own = _File(self._cache_path, f"{self._name}-{stamp[:20]}", stamp)  # type: ignore[no-untyped-call]
         self._cache_file = self._own
         return self._own

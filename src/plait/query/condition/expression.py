@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from plait.errors import QueryError
+
 #: Operators of `Binary`, by family. Names are shared by the tracer, the SQL parser and every evaluator.
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "mod", "sqldiv", "sqlmod", "least", "greatest")
 COMPARISON: Final = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -157,6 +159,63 @@ def walk(expr: Expr) -> Iterator[Expr]:
     yield expr
     for child in children(expr):
         yield from walk(child)
+
+
+#: How many nodes may stand one below another: every reader of a tree walks down it, and Python ends at 1,000 calls. And how many
+#: there may be: `x IN (1, 2, 5) IN (1, 2, 5) ...` is short, and has three times as many nodes with each list.
+DEEPEST: Final = 250
+MOST_NODES: Final = 20_000
+
+
+def too_deep(what: str) -> QueryError:
+    """The refusal of an expression that is nested beyond `DEEPEST`, or beyond what a parser can read."""
+    return QueryError(
+        f"{what} is nested too deeply",
+        why=f"an expression has at most {DEEPEST} levels; a AND b AND c has one for each, and so has a list of IN",
+        do="Join with a stream that holds the values, or compute a part of it as a column with select",
+    )
+
+
+#: Characters of an SQL text, at most: a parser takes seconds for more.
+LONGEST_TEXT: Final = 100_000
+
+
+def check_text(text: str, what: str) -> None:
+    """Refuse an SQL text that is too long, or holds halves of characters, which no column's name can have."""
+    if len(text) > LONGEST_TEXT:
+        raise QueryError(
+            f"{what} has {len(text):,} characters", why=f"{LONGEST_TEXT:,} are read at most", do="Join with a stream"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            f"{what} holds {text[error.start]!r} as its character {error.start + 1}",
+            why="that is half of one",
+            do="Mend the text",
+        ) from None
+
+
+def check_size(expr: Expr, what: str) -> None:
+    """Refuse an expression that is nested too deeply, or too large, in words and not by the end of the stack or of patience."""
+    # The same node may hang below several: a traced function that doubles a value n times has n nodes, and 2^n ways down to them.
+    level: dict[int, tuple[Expr, int]] = {id(expr): (expr, 1)}
+    nodes = depth = 0
+    while level:
+        depth, nodes = depth + 1, nodes + sum(ways for _, ways in level.values())
+        if depth > DEEPEST:
+            raise too_deep(what)
+        if nodes > MOST_NODES:
+            raise QueryError(
+                f"{what} is too large",
+                why=f"written out it has more than {MOST_NODES:,} parts: what stands in a list, BETWEEN or CASE counts each time",
+                do="Compute a part of it as a column with select",
+            )
+        below: dict[int, tuple[Expr, int]] = {}
+        for node, ways in level.values():
+            for child in children(node):
+                below[id(child)] = (child, ways + below.get(id(child), (child, 0))[1])
+        level = below
 
 
 def columns(expr: Expr) -> tuple[Column, ...]:

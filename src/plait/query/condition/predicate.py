@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from plait.errors import QueryError
 from plait.query.condition import sql
-from plait.query.condition.expression import Expr, Literal, columns, text
+from plait.query.condition.expression import Expr, Literal, check_size, columns, text
 from plait.query.condition.trace import Untraceable, columns_read, trace
 from plait.query.condition.types import Names, check_condition, column_type, resolve
 
@@ -88,8 +88,10 @@ def _said(reason: Untraceable) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", str(reason))
 
 
-def _reads(expr: Expr) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of the left and of the right row that a tree reads."""
+def _reads(expr: Expr, what: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the left and of the right row that a tree reads. `what` it is, where nobody has looked at its size yet."""
+    if what:
+        check_size(expr, what)
     found = columns(expr)
     return tuple(c.name for c in found if c.side == 0), tuple(c.name for c in found if c.side == 1)
 
@@ -113,7 +115,7 @@ def predicate(on: str | Callable[..., Any] | None, inputs: tuple[str, str], side
         return Predicate("always", None, names, Literal(True), ((), ()))
     if isinstance(on, str):
         expr = sql.parse(on, sides, names.about)
-        return Predicate("sql", on, names, expr, _reads(expr), qualifiers=tuple(sides.items()))
+        return Predicate("sql", on, names, expr, _reads(expr, names.about), qualifiers=tuple(sides.items()))
     if not callable(on):
         raise QueryError(
             f"on={on!r} is no condition",
@@ -124,7 +126,7 @@ def predicate(on: str | Callable[..., Any] | None, inputs: tuple[str, str], side
         expr = trace(on, about=names.about)
     except Untraceable as reason:
         return Predicate("opaque", on, names, None, columns_read(on, about=names.about), _said(reason))
-    return Predicate("traced", on, names, expr, _reads(expr))
+    return Predicate("traced", on, names, expr, _reads(expr, names.about))
 
 
 def condition(where: str | Callable[..., Any], name: str) -> Predicate:
@@ -158,13 +160,13 @@ def _of_row(given: Any, names: Names, option: str, *, constant: bool) -> Predica
     if isinstance(given, str):
         sides = {names.left: 0, "l": 0, "row": 0}
         expr = sql.parse(given, sides, names.about)
-        return Predicate("sql", given, names, expr, _reads(expr), qualifiers=tuple(sides.items()))
+        return Predicate("sql", given, names, expr, _reads(expr, names.about), qualifiers=tuple(sides.items()))
     check_arguments(given, option, 1, "It is called with one row")
     try:
         expr = trace(given, rows=1, constant=constant, about=names.about)
     except Untraceable as reason:
         return Predicate("opaque", given, names, None, columns_read(given, rows=1, about=names.about), _said(reason))
-    return Predicate("traced", given, names, expr, _reads(expr))
+    return Predicate("traced", given, names, expr, _reads(expr, names.about))
 
 
 def check_arguments(function: Callable[..., Any], option: str, count: int, do: str) -> None:

@@ -18,7 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from plait.errors import QueryError
-from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary
+from plait.query.condition.expression import Binary, Cast, Column, Expr, Literal, Unary, check_text, too_deep
 from plait.query.condition.sql_functions import DIALECT, Functions
 from plait.query.condition.trace import as_expr
 
@@ -51,6 +51,7 @@ def parse(text: str, sides: dict[str, int], about: str = "The condition") -> Exp
     >>> parse("abs(l.x - r.a) <= 10", {"l": 0, "r": 1}).op
     'le'
     """
+    check_text(text, about)
     try:
         tree: Any = sqlglot.parse_one(text, read=DIALECT)
     except sqlglot.errors.SqlglotError as error:
@@ -63,7 +64,12 @@ def parse(text: str, sides: dict[str, int], about: str = "The condition") -> Exp
             f"{about} ({text!r}) is not SQL{where}: {reason}",
             do="Write one SQL expression, such as `abs(quotes.x - trades.a) <= 10`",
         ) from error
-    return _Reader(text, sides, about).read(tree)
+    except RecursionError:
+        raise too_deep(f"{about} ({text!r})") from None
+    try:
+        return _Reader(text, sides, about).read(tree)
+    except RecursionError:
+        raise too_deep(f"{about} ({text!r})") from None
 
 
 class _Reader(Functions):
@@ -74,8 +80,10 @@ class _Reader(Functions):
         self.sides = sides
         self.what = f"{about} ({text!r})"
 
-    def read(self, node: exp.Expression) -> Expr:
+    def read(self, node: exp.Expression | None) -> Expr:
         """The expression of a node."""
+        if node is None:  # sqlglot does not miss an argument of every function
+            raise QueryError(f"{self.what} lacks an argument", do="Write what the function is given")
         op = _BINARY.get(type(node))
         if op is not None:
             return Binary(op, self.read(node.this), self.read(node.expression))
@@ -175,10 +183,13 @@ class _Reader(Functions):
     def _literal(self, node: exp.Expression) -> Expr:
         if node.is_string:
             return Literal(node.this)
+        digits = node.this.isdigit()
         try:
-            return Literal(int(node.this))
-        except ValueError:
-            return Literal(float(node.this))
+            return Literal(int(node.this) if digits else float(node.this))
+        except ValueError:  # 1e3-5 is one word to sqlglot; Python reads no int of more than 4,300 digits
+            raise QueryError(
+                f"{self.what} holds {node.this!r}, which is no number", do="Write digits, a point and an exponent"
+            ) from None
 
     def _boolean(self, node: exp.Expression) -> Expr:
         return Literal(bool(node.this))

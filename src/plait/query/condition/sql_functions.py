@@ -85,7 +85,7 @@ class Functions(ABC):
         return Text("substring", self.read(node.this), textual.substring(start, length))
 
     def _splitpart(self, node: exp.Expression) -> Expr:
-        separator, part = (self._constant(node, node.args[each]) for each in ("delimiter", "part_index"))
+        separator, part = (self._constant(node, node.args.get(each)) for each in ("delimiter", "part_index"))
         return Text("split_part", self.read(node.this), textual.split("split_part", separator, part))
 
     def _bracket(self, node: exp.Expression) -> Expr:

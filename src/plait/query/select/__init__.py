@@ -71,7 +71,7 @@ def sql(
     if not isinstance(text, str):
         raise QueryError(f"plait.sql({text!r}) is no text", do="Pass one SELECT as a str")
     nodes = _nodes(streams)
-    known = _known(nodes, schemas or {})
+    known = _known(nodes, schemas)
     source = Source(text, known)
     tables = {each: _table(node, each, known) for each, node in nodes.items()}
     node = Statement(source).read(source.tree, tables).node
@@ -88,6 +88,10 @@ def _nodes(streams: Mapping[str, Node] | Iterable[Node]) -> dict[str, Node]:
     """What the text may name, by name."""
     if isinstance(streams, (Stream, Query)):
         streams = [streams]
+    if isinstance(streams, str) or not isinstance(streams, Iterable):
+        raise QueryError(
+            f"streams={streams!r} are no streams", do="Pass a dict by name, or a list of streams and queries"
+        )
     given = (
         streams.items() if isinstance(streams, Mapping) else ((getattr(each, "name", None), each) for each in streams)
     )
@@ -103,8 +107,11 @@ def _nodes(streams: Mapping[str, Node] | Iterable[Node]) -> dict[str, Node]:
     return found
 
 
-def _known(nodes: Mapping[str, Node], schemas: Mapping[str, Any]) -> dict[str, pa.Schema]:
+def _known(nodes: Mapping[str, Node], schemas: Mapping[str, Any] | None) -> dict[str, pa.Schema]:
     """The columns of all streams that are known, by the stream's name."""
+    schemas = {} if schemas is None else schemas
+    if not isinstance(schemas, Mapping):
+        raise QueryError(f"schemas={schemas!r} gives no columns", do="Pass a dict of stream names to Arrow schemas")
     declared: dict[str, Stream] = {}
     for node in nodes.values():
         leaves = {node.name: node} if isinstance(node, Stream) else node.streams()

@@ -85,6 +85,11 @@ class Calls:
     def _made(self, call: exp.Expr, node: exp.Expr, seen: list[exp.Expr]) -> Callable[[], Function]:
         """How the function is built; what it is given has been read by then."""
         kind = type(node)
+        if kind in (exp.Count, exp.CountIf, exp.Quantile, *_ONE, *_TWO) and None in (
+            node.this,
+            kind not in _TWO or node.expression,
+        ):
+            raise self.source.refuse(call, "an argument is missing", do="Write what the function is given")
         if isinstance(node, exp.Count):
             return self._count(call, node, seen)
         if isinstance(node, exp.CountIf):

@@ -86,7 +86,7 @@ def _keys(source: Source, select: exp.Select, relation: Relation, items: list[It
             keys.append((each, *_key(source, relation, items, each, len(keys) + 1)))
     window = windows[0] if windows else _winsets(relation, [made for _, _, made in keys])
     if window is None:
-        first = group or next(each for item in items for each in item.value.walk() if is_call(each))
+        first = group or next((each for item in items for each in item.value.walk() if is_call(each)), items[0].value)
         raise source.refuse(
             source.word(("GROUP BY",), group.expressions[0]) if group and group.expressions else first,
             "the aggregate has no window of time",

@@ -21,10 +21,14 @@ from sqlglot.tokenizer_core import Token, TokenType
 from plait.errors import PlaitError, QueryError
 from plait.query.base import Query
 from plait.query.bind import bind
+from plait.query.condition.expression import check_text, too_deep
 from plait.query.condition.sql_functions import DIALECT
 
 #: How much of a line is shown on either side of the words in question.
 _AROUND: Final = 30
+
+#: Levels of a statement, at most; an expression in it has fewer (`condition.expression`).
+_DEEPEST: Final = 400
 
 Span = tuple[int, int]
 
@@ -33,6 +37,14 @@ class _Parser(SparkParser):
     """Spark's, with the word that Snowflake has for as-of joins."""
 
     TABLE_ALIAS_TOKENS = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.MATCH_CONDITION}
+
+
+def _is_deep(trees: list[Any]) -> bool:
+    """Whether a parsed text is nested deeper than who translates it can go down: a subquery in FROM is four levels."""
+    level = 0
+    while trees and level <= _DEEPEST:
+        trees, level = [inner for each in trees for inner in each.iter_expressions()], level + 1
+    return bool(trees)
 
 
 class Source:
@@ -47,6 +59,7 @@ class Source:
     """
 
     def __init__(self, text: str, schemas: Mapping[str, pa.Schema]) -> None:
+        check_text(text, "The SQL text")
         self.text, self.schemas = text, schemas
         dialect = Dialect.get_or_raise(DIALECT)
         try:
@@ -56,9 +69,15 @@ class Source:
                     token.token_type = TokenType.VAR
                 elif token.text.upper() == "MATCH_CONDITION" and after.token_type is TokenType.L_PAREN:
                     token.token_type = TokenType.MATCH_CONDITION
-            found: list[Any] = [tree for tree in _Parser(dialect=dialect).parse(self.tokens, text) if tree is not None]
+            found: list[Any] | None = [
+                tree for tree in _Parser(dialect=dialect).parse(self.tokens, text) if tree is not None
+            ]
         except sqlglot.errors.SqlglotError as error:
             raise self._no_sql(error) from error
+        except RecursionError:
+            found = None
+        if found is None or _is_deep(found):
+            raise too_deep("The SQL text")
         if len(found) != 1:
             raise QueryError(
                 f"The SQL text holds {len(found)} statements",

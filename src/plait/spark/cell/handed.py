@@ -59,6 +59,7 @@ class Handing:
             # Keys come besides; they are fewer than results.
             if not recent.has_room(Path(self.folder), 2 * results.columns.nbytes):
                 return None
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             with pa.OSFile(file, "wb") as out:
                 results.lay(out)
         except OSError:  # no room, or no folder

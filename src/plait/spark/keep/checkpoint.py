@@ -16,9 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from plait import paths
+from plait import paths, trust
 from plait.errors import RunError
+from plait.query.operator import Operator
 from plait.spark.formats import Card
+from plait.spark.plan.local import is_local
 from plait.spark.publish.target import Owner, Target, locked, put
 
 _WHAT = "The checkpoint"
@@ -38,6 +40,7 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
     `Owner.runs`.
     """
     with _made(checkpoint), locked(checkpoint):
+        check_owned(plan, checkpoint)
         card = read_card(checkpoint)
         if card is not None:
             check_logs(checkpoint)
@@ -54,6 +57,24 @@ def tie(plan: Any, checkpoint: Path, targets: Sequence[Target]) -> tuple[Any, Ow
         for target in targets:
             target.claim(owner)
     return plan, owner, first
+
+
+def check_owned(plan: Any, checkpoint: Path) -> None:
+    """Refuse a checkpoint that others may have written, where it holds states of users' functions: these are pickles, which run.
+
+    Before anything in it is read. On a cluster files of executors may belong to another user of Spark's, so there owners are not
+    asked about, only who may write.
+    """
+    if not any(isinstance(stage.plan.bound.node, Operator) for stage in plan.stages):
+        return
+    found = trust.doubt_below(checkpoint, owner=is_local(plan.spark.sparkContext.master))
+    if found is not None:
+        raise RunError(
+            f"The checkpoint {str(checkpoint)!r} may have been written by others: {found}",
+            why="the states of an operator's functions in it are pickles, and would run whatever is in them",
+            do="Take the right to write from others (chmod -R go-w), or, if all who have it are trusted, name the folder in "
+            f"{trust.VARIABLE}",
+        )
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from plait import paths
 from plait.errors import QueryError, RunError
 from plait.spark import formats
 from plait.spark.cell import state
-from plait.spark.keep.checkpoint import check_not_left, last_number, read_card, write_card
+from plait.spark.keep.checkpoint import check_not_left, check_owned, last_number, read_card, write_card
 from plait.spark.keep.observed import suited
 from plait.spark.keep.resettle import resettle
 from plait.spark.plan import settings
@@ -76,6 +76,7 @@ def relayout(df: Any, checkpoint: str | os.PathLike[str], to: str | os.PathLike[
         )
     old, new = (settings.place(plan.spark, path, "The checkpoint") for path in (checkpoint, to))
     paths.may_be_folder(new.parent, "The folder of the new checkpoint")
+    check_owned(plan, old)
     card = read_card(old)
     if card is None:
         raise RunError(f"There is no checkpoint at {str(old)!r}", do="Name the folder that write_ordered was given")

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from plait.core.join.reach import reach_of
-from plait.errors import QueryError, counted
+from plait.errors import QueryError, RunError, counted
 from plait.models import dpjoin
 from plait.query.aggregate import Aggregate
 from plait.query.base import Query
@@ -42,6 +42,9 @@ from plait.query.join import HOWS, Asof, Join
 from plait.query.operator import Operator
 from plait.query.row_by_row import Union
 from plait.query.run_options import LAYOUTS
+
+#: Cells of an operator, at most: each is a task's work.
+MOST_CELLS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -102,11 +105,26 @@ class Layout:
     @staticmethod
     def again(told: Mapping[str, Any], partitions: int) -> Layout:
         """A layout that a card tells, over so many state partitions."""
-        placed = tuple((range, tuple(cells)) for range, cells in told["placed"])
-        keys = cell_keys(told["rows"] * told["columns"], partitions)
-        return Layout(
-            told["kind"], told["rows"], told["columns"], keys, told["why"], told["term"], told["wide"], placed
-        )
+        try:
+            placed = tuple((range, tuple(cells)) for range, cells in told["placed"])
+            kind, why, rows, columns, term, wide = (
+                told[name] for name in ("kind", "why", "rows", "columns", "term", "wide")
+            )
+            if not (
+                isinstance(kind, str)
+                and isinstance(why, str)
+                and all(type(n) is int for n in (rows, columns, term, wide))
+            ):
+                raise TypeError("a field is of another type")
+            if not (0 < rows <= MOST_CELLS and 0 < columns <= MOST_CELLS // rows):
+                raise ValueError(f"{rows} x {columns} cells")
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(
+                "The layout in the checkpoint's card can't be read",
+                why=f"{type(error).__name__}: {error}",
+                do="Bring the card back as it was, or begin anew with another checkpoint",
+            ) from None
+        return Layout(kind, rows, columns, cell_keys(rows * columns, partitions), why, term, wide, placed)
 
     def stored(self, cell: int, hashes: np.ndarray) -> np.ndarray:
         """Which of all tuples a cell of `see_all` stores."""

@@ -20,7 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from plait.core.machine.folder import cache_folder
+from plait.core.machine.folder import cache_folder, own
 
 _SOURCE = Path(__file__).with_name("LocalFiles.java")
 
@@ -56,7 +56,10 @@ def file_system() -> dict[str, str]:
     if compiler is None or not found:
         return {}
     name = hashlib.sha256(_SOURCE.read_bytes() + found[0].name.encode()).hexdigest()[:16]
-    classes = cache_folder() / f"java-{name}"
+    try:
+        classes = own(cache_folder()) / f"java-{name}"
+    except OSError:  # others may have written what lies there
+        return {}
     if not classes.exists() and not _compile(compiler, found[0], classes):
         return {}
     return {
@@ -90,7 +93,10 @@ def python() -> str:
     if os.name != "posix" or "'" in sys.executable or not Path(pyspark.__file__).is_file():
         return sys.executable
     text = _LAUNCHER.format(python=sys.executable)
-    launcher = cache_folder() / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    try:
+        launcher = own(cache_folder()) / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    except OSError:
+        return sys.executable
     if not launcher.exists():
         temporary = launcher.with_name(f".{launcher.name}.{secrets.token_hex(4)}")
         try:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import re
 import shutil
 import time
 import warnings
@@ -104,11 +103,6 @@ class BatchReport:
     def largest(self) -> int | None:
         """The largest ts seen so far; the frontier lags behind it."""
         return self.run.newest
-
-
-def quoted(stream: str) -> str:
-    """A stream's name as that of a folder: what would lead elsewhere, or be passed over by readers, is escaped as in a URI."""
-    return re.sub(r"[/%\0]|^[._]", lambda found: f"%{ord(found[0]):02X}", stream)
 
 
 def write_ordered(df: Any, path: str | os.PathLike[str], *, checkpoint: str | os.PathLike[str] | None = None,
@@ -389,7 +383,7 @@ class _Publisher:
             return
         with publishing(self.owner, self.late):
             for head, table in tables:
-                folder = self.late.folder / quoted(head.stream)
+                folder = self.late.folder / paths.quoted(head.stream)
                 paths.folder(folder, self.late.what)
                 with open_sink(
                     folder / formats.part_name(batch, ENDINGS[self.format][0], head.cell), table.schema

@@ -33,8 +33,10 @@ from plait.core.condition.words import Signature
 from plait.core.join.choice import check_index, dimensions, possible
 from plait.core.join.encoded import LARGEST, EncodedRows, RowEncoder
 from plait.core.join.match import Matcher
+from plait.errors import QueryError
 from plait.query.condition.predicate import Predicate
 from plait.threads.input.short import Reads
+from plait.threads.join.loop.words import MAX_COLS
 from plait.threads.join.reads import reads_of
 
 Column = tuple[str, str]  # name, NumPy type
@@ -78,6 +80,7 @@ class Encoder:
         self._natives: dict[Signature, native.Native] = {}
         self.first: tuple[int, EncodedRows] | None = None  # the first rows of all, and their side
         self.signature = self._before = self._matcher.signature()
+        self._check_room(self.signature)
         self._reads: dict[int, Reads | None] = {}  # until other values are seen
 
     @property
@@ -120,7 +123,20 @@ class Encoder:
         self.first = self.first or (side, rows)
         self._matcher.admit(side, rows, _NOWHERE)  # type: ignore[arg-type]
         self._reads.clear()
-        return self._matcher.signature() != self.signature
+        signature = self._matcher.signature()
+        self._check_room(signature)
+        return signature != self.signature
+
+    def _check_room(self, signature: Signature) -> None:
+        """Refuse a condition that reads more of a row than a worker's memory has places for."""
+        for side in (0, 1):
+            wanted = len(native.columns(signature, side)) + signature.alive[side]
+            if wanted > MAX_COLS:
+                raise QueryError(
+                    f"The condition reads {wanted} columns of {self.names[side]}",
+                    why=f"on threads a join reads {MAX_COLS} of a row at most; one in which there is a NULL counts twice",
+                    do="Compute a part of it before the join with select, or use query.run, Spark or the reference",
+                )
 
     def columns(self, side: int) -> list[Column]:
         """The columns of a side, in the order of a kernel's block; `alive`, if it is there, comes last."""
