@@ -177,10 +177,6 @@ class Counts:
         ROWS, "rows that cells have made: results of the last operator, and of the others what the next ones read",
         filled=(SPARK,), default=0,
     )  # fmt: skip
-    caches_missed: int = metric(
-        TIMES, "times that a cell's contents were not in the worker's memory, or behind, and were read from the state",
-        filled=(SPARK,), default=0,
-    )  # fmt: skip
     packed: int = metric(
         ROWS, "packed rows that have come to cells: each has what a task has for a cell, and be it only how far its sources are",
         filled=(SPARK,), default=0,
@@ -440,6 +436,11 @@ class Metrics(Counts):
         filled=(SPARK,),
         default=0,
     )
+    caches_missed: int = metric(
+        TIMES, "times since the start that a cell's contents were not in the worker's memory, or behind, and were read from the "
+        "state",
+        filled=(SPARK,), default=0,
+    )  # fmt: skip
     sources: tuple[SourceStats, ...] = metric(RECORDS, "what is known of each source: see below", default=())
     operators: tuple[OperatorStats, ...] = metric(
         RECORDS, "what each operator of the query tells: see below", default=()

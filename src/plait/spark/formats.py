@@ -545,6 +545,7 @@ class CellReport(Head, kind="report"):
     executor: str = ""  # that ran it
     held: int = 0  # rows that the state has after it
     held_bytes: int = 0
+    missed: bool = False  # its contents were read from the state
     waiting: dict[str, int] = field(default_factory=dict)  # by stream, of tuples that this cell is the one to count
     sources: list[SourceReport] = field(default_factory=list)  # as far as this cell is the one to tell of them
 

@@ -36,7 +36,9 @@ _UNITS: Final[dict[Unit, tuple[str, tuple[str, ...], float]]] = {
     metrics.SHARE: ("ratio", (), 1.0),
 }
 #: Numbers that only rise, beside those that are counted.
-_RISING: Final = frozenset({"busy_s", "rows", "results", "late", "behind", "tuples", "restarts", "replays"})
+_RISING: Final = frozenset(
+    {"busy_s", "rows", "results", "late", "behind", "tuples", "restarts", "replays", "caches_missed"}
+)
 _NUMBERS: Final = frozenset({metrics.NAME, metrics.RECORDS})
 #: Fields that label a line, or that follow from others for whoever has these.
 _NO_NUMBER: Final = frozenset({"stream", "source", "operator", "worker", "cell", "executor", "tuples_per_s", "comparisons_per_s",

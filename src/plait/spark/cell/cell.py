@@ -258,7 +258,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     elif ends:
         state.drop_states(manifest, store)
     given = results.rows if plan.onward is None else 0
-    done = Counts(batches=1, results=given, made=results.rows, caches_missed=int(contents.missed))
+    done = Counts(batches=1, results=given, made=results.rows)
     batch = total((arrived.counts, contents.counts.since(before), done))
     manifest.counts += batch
     _note(manifest, known, new)
@@ -271,6 +271,7 @@ def step(plan: CellPlan, cell: int, store: state.Store, bodies: Iterable[bytes],
     report = reported(
         plan, cell, known, contents, manifest.frontier, counts=manifest.counts, batch=batch, span=span, stages=clock.spent,
         held=manifest.held, held_bytes=sum(chunk.size for chunk in manifest.chunks), by_source=arrived.by_source,
+        missed=contents.missed,
     )  # fmt: skip
     for_user = [*told(cell, arrived.late, report), *arrived.passed]
     last = []

@@ -172,6 +172,7 @@ class Told:
     marks: tuple[Mark, ...] = ()
     restarts: int = 0
     replays: int = 0
+    caches_missed: int = 0
     sources: dict[tuple[str, Any], SourceStats] = field(default_factory=dict)
     began: float = field(default_factory=time.time)
     started: float = field(default_factory=time.monotonic)
@@ -195,6 +196,7 @@ class Told:
         """A cell's report of a batch."""
         at = (report.operator, report.cell)
         self.reports[at] = report
+        self.caches_missed += report.missed
         own = self.spent.setdefault(at, {})
         for stage, ns in report.stages.items():
             own[stage] = own.get(stage, 0) + ns
@@ -223,6 +225,7 @@ class Told:
         found.sources = self.sources_now(found)
         found.operators = tuple(self._operator(*node) for node in self.graph)
         found.marks, found.restarts, found.replays = self.marks, self.restarts, self.replays
+        found.caches_missed = self.caches_missed
         found.latency_split_ms = self.latency.split()
         return found
 
