@@ -260,7 +260,7 @@ CARD = {"version": formats.VERSION, "pins": PINS, "id": "i", "runs": ["r"], "tar
 )  # fmt: skip
 def test_a_card_whose_fields_are_others(change: dict[str, Any]) -> None:
     assert Card.read(json.dumps(CARD), "here").id == "i"
-    with pytest.raises(ValueError, match="its |it |object|unhashable|argument"):
+    with pytest.raises(ValueError, match=r"its |object|argument"):
         Card.read(json.dumps(CARD | change), "here")
 
 
