@@ -921,11 +921,11 @@ class Card:
         try:
             pins = found.pop("pins")
             pins["loose"], found["runs"] = tuple(pins["loose"]), tuple(found["runs"])
-            if not found["runs"] or found.get("first", 0) < 0:
-                raise ValueError("it names no start, or a first batch below 0")
             made = _typed(Card(_typed(Pins(**pins)), **found))
             if min(made.pins.rows, made.pins.columns, made.pins.partitions) < 1:
-                raise ValueError("it has a layout of no cells")
+                raise ValueError("its layout has no cells")
+            if not made.runs or made.first < 0:
+                raise ValueError("its starts are none, or its first batch lies below 0")
             return made
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(str(error)) from None

@@ -260,7 +260,11 @@ CARD = {"version": formats.VERSION, "pins": PINS, "id": "i", "runs": ["r"], "tar
 )  # fmt: skip
 def test_a_card_whose_fields_are_others(change: dict[str, Any]) -> None:
     assert Card.read(json.dumps(CARD), "here").id == "i"
+<<<<<<< HEAD
     with pytest.raises(ValueError, match=r"its |it |object|unhashable|argument"):
+=======
+    with pytest.raises(ValueError, match=r"its |object|argument"):
+>>>>>>> h-fuzz
         Card.read(json.dumps(CARD | change), "here")
 
 
