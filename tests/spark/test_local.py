@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 
@@ -59,6 +60,60 @@ def test_files_get_their_permissions_without_a_process(spark: Any, tmp_path: Pat
     for mode in (0o640, 0o600, 0o755):
         system.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission(format(mode, "o")))
         assert (tmp_path / "some").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.spark
+def test_a_folder_is_listed_as_hadoop_lists_it(spark: Any, tmp_path: Path) -> None:
+    if not local.file_system():
+        pytest.skip("no javac on this machine: Hadoop's own local file system serves")
+    for name in ("1", "2", "21.compact", "a b", "2:30", ".2.crc", "ünï", "3.tmp"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "22").mkdir()
+    files, conf = spark._jvm.org.apache.hadoop.fs, spark._jsc.hadoopConfiguration()
+    here = files.Path(f"file://{tmp_path}")
+    ours, hadoops = here.getFileSystem(conf), files.LocalFileSystem()
+    hadoops.initialize(here.toUri(), conf)
+    assert ours.getClass().getName() == "plait.LocalFiles"
+
+    def listed(system: Any, path: Any, glob: str) -> set[tuple[Any, ...]]:
+        found = system.listStatus(path, files.GlobFilter(glob))
+        return {
+            (each.getPath().toString(), each.getLen(), each.getModificationTime(), each.isDirectory(),
+             each.getPermission().toString())
+            for each in found
+        }  # fmt: skip
+
+    for glob in ("*", "2*", "*.crc", "none"):
+        assert listed(ours, here, glob) == listed(hadoops, here, glob)
+    assert len(listed(ours, here, "2*")) == 4
+    assert listed(ours, files.Path(here, "1"), "*") == listed(hadoops, files.Path(here, "1"), "*")
+    for system in (ours, hadoops):
+        with pytest.raises(Exception, match="FileNotFoundException"):
+            system.listStatus(files.Path(here, "nowhere"), files.GlobFilter("*"))
+
+
+@pytest.mark.spark
+def test_the_log_of_a_file_source_does_not_grow(spark: Any, tmp_path: Path) -> None:
+    """Spark lists it in every batch. What a compacted file of it repeats goes with the batches that it was kept for."""
+    (tmp_path / "in").mkdir()
+    for number in range(45):
+        pq.write_table(pa.table({"x": [number]}), tmp_path / "in" / f"{number:03d}.parquet")
+    kept, batches = "spark.sql.streaming.minBatchesToRetain", []
+    spark.conf.set(kept, "5")
+    try:
+        for _ in range(2):  # a restart reads the log, finds all files in it, and does nothing
+            frame = spark.readStream.schema("x long").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+            writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+            started = writer.start()
+            started.processAllAvailable()
+            batches.append(len([each for each in started.recentProgress if each["numInputRows"]]))
+            started.stop()
+    finally:
+        spark.conf.unset(kept)
+    assert batches == [45, 0]
+    log = [file.name for file in (tmp_path / "checkpoint" / "sources" / "0").iterdir() if not file.name.startswith(".")]
+    assert len(log) <= 20, log
+    assert "44" in log
 
 
 def test_the_daemon_forks_only_where_no_thread_would_be_lost() -> None:

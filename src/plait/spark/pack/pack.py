@@ -194,12 +194,13 @@ class Scan:
         """The rows of these blocks, each told by its path and first row, with PATH and ROW as Spark would have them.
 
         Blocks of one file that follow one another are read as one stretch. Columns are cast to the DataFrame's types at
-        the end: a file may have large or dictionary forms of them.
+        the end: a file may have large or dictionary forms of them. Files are read in the order of their paths, whatever order
+        Spark hands them over in (the largest first): rows that stand by position already need no sorting.
         """
         paths = blocks.column(PATH).combine_chunks()
         first, of = blocks.column(ROW).to_numpy(), paths.indices.to_numpy()
         parts, index, row = [], [], []
-        for number, path in enumerate(paths.dictionary.to_pylist()):
+        for number, path in sorted(enumerate(paths.dictionary.to_pylist()), key=lambda each: each[1].encode()):
             for begin, table in self._stretches(path, np.sort(first[of == number]), columns):
                 parts.append(table)
                 index.append(np.full(table.num_rows, number, np.int32))

@@ -32,6 +32,9 @@ SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # The log of a file source is its query's alone, and what a later file of it repeats goes at once. Spark keeps it for ten
+    # minutes otherwise, and lists all of it in every batch: what that takes grows with the batches.
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "0s",
     # A query that was stopped in the middle of its first batch goes on from there. That no other query shares its checkpoint is
     # seen to by `checkpoint` and `target`.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
