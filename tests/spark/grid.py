@@ -247,20 +247,14 @@ class Grid:
 
 def _as_ever(kind: int, body: bytes) -> tuple[int, Any]:
     """A row that a cell puts out, but for how many pairs it looked at, since which index serves depends on what is
-<<<<<<< HEAD
-    cached, and for how long it took; and for the size of what it stores, since rows of one ts may stand in any order there."""
-=======
-    cached, whether it was, and for how long it took."""
->>>>>>> h-page
+    cached, whether it was, and for how long it took; and for the size of what it stores, since rows of one ts may stand in any
+    order there."""
     head = formats.parse(body)[0]
     if isinstance(head, formats.Passed):
         head = formats.parse(formats.parse(body)[1])[0]
     if isinstance(head, CellReport):
-<<<<<<< HEAD
-        return kind, replace(head, counts=replace(head.counts, comparisons=0), batch=Counts(), stages={}, held_bytes=0)
-=======
-        return kind, replace(head, counts=replace(head.counts, comparisons=0), batch=Counts(), stages={}, missed=False)
->>>>>>> h-page
+        plain = replace(head.counts, comparisons=0)
+        return kind, replace(head, counts=plain, batch=Counts(), stages={}, held_bytes=0, missed=False)
     if isinstance(head, (formats.PairRows, formats.KeyedRows)):
         return kind, _bytes_of(read(body).table())
     if isinstance(head, formats.OperatorRows) and (rows := formats.rows(formats.parse(body)[1])) is not None:

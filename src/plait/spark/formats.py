@@ -434,6 +434,8 @@ class Event(Head, kind="event"):
             _checked(found)
         except ValueError:
             raise _damaged_event(what) from None
+        if not _says_something(found):
+            return None
         event = cls(**{name: value for name, value in found.items() if name in _names(cls)})
         return event if event._is_one() else None
 

@@ -130,13 +130,13 @@ def test_columns_of_lists_are_under_no_codes(tmp_path: Path) -> None:
 
 
 def test_small_files_that_are_large_inside(tmp_path: Path) -> None:
-    """Compressed a thousandfold: read a block at a time, and refused where a row never ends."""
+    """Compressed a thousandfold: a header of 64 million names takes twenty gigabytes."""
     out = io.BytesIO()
     with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1, mtime=0) as file:
         for _ in range(64):
             file.write(b"," * (1 << 20))
     (tmp_path / "a.csv.gz").write_bytes(out.getvalue())
-    with pytest.raises(plait.DataError):
+    with pytest.raises(plait.DataError, match=r"[Ii]ts first record has more than 1,048,576 characters"):
         read(tmp_path)
 
 
@@ -250,7 +250,14 @@ PINS = {
     "functions": "u",
     "loose": [],
 }
-CARD = {"version": formats.VERSION, "pins": PINS, "id": "i", "runs": ["r"], "target": "/out"}
+
+
+def whole(found: dict[str, Any]) -> str:
+    """A small file that says this, with the checksum that it would have."""
+    return formats._text(found)
+
+
+CARD = {"pins": PINS, "id": "i", "runs": ["r"], "target": "/out"}
 
 
 @pytest.mark.parametrize(
@@ -259,13 +266,9 @@ CARD = {"version": formats.VERSION, "pins": PINS, "id": "i", "runs": ["r"], "tar
      {"pins": PINS | {"rows": 0.0}}, {"pins": PINS | {"rows": -8}}, {"pins": PINS | {"layout": []}}, {"pins": PINS | {"loose": [1]}}],
 )  # fmt: skip
 def test_a_card_whose_fields_are_others(change: dict[str, Any]) -> None:
-    assert Card.read(json.dumps(CARD), "here").id == "i"
-<<<<<<< HEAD
-    with pytest.raises(ValueError, match=r"its |it |object|unhashable|argument"):
-=======
+    assert Card.read(whole(CARD), "here").id == "i"
     with pytest.raises(ValueError, match=r"its |object|argument"):
->>>>>>> h-fuzz
-        Card.read(json.dumps(CARD | change), "here")
+        Card.read(whole(CARD | change), "here")
 
 
 @pytest.mark.parametrize("read", [lambda text: Card.read(text, "here"), lambda text: Note.read(text, "here")])
@@ -281,15 +284,14 @@ def test_files_that_are_nested_deep(read: Callable[[str], object]) -> None:
      '{"no": 1, "do": "heartbeat", "stream": "a", "ts": true}', '{"no": 1, "do": "end", "stream": "a", "source": {}}', '{"no": 1, "do": ""}'],
 )  # fmt: skip
 def test_events_that_are_none(event: str) -> None:
-    whole = json.dumps({"version": formats.VERSION} | json.loads(event))
-    assert Event.read(whole) is None
+    assert Event.read(whole(json.loads(event))) is None
 
 
 BODY = formats.body(formats.Tick(5))
 BODIES = {
     "no JSON": BODY[:10] + b"\xff" * 8 + BODY[18:],
-    "nested": (60_000).to_bytes(8, "little") + b"[" * 60_000,
-    "a list": (2).to_bytes(8, "little") + b"[]",
+    "nested": (60_000).to_bytes(4, "little") + bytes(4) + b"[" * 60_000,
+    "a list": (2).to_bytes(4, "little") + bytes(4) + b"[]",
     "no such kind": BODY.replace(b'"tick"', b'"tock"'),
     "no such field": BODY.replace(b'"elapsed_us"', b'"elapsed_ns"'),
     "a kind that is none": formats.body(formats.Tick(5)).replace(b'"tick"', b"[    ]"),
