@@ -33,6 +33,7 @@ class Plan:
     """What `tie` asks of a plan."""
 
     cell = SimpleNamespace(query="a query")
+    pickles = False
 
     def pinned(self, checkpoint: Path, card: Any) -> Plan:
         return self
