@@ -17,8 +17,8 @@ from plait.cli.job import Job
 from plait.cli.main import cli
 from plait.core.metrics import Metrics
 from plait.errors import DataError, RunError
+from plait.paths import quoted
 from plait.spark.formats import Note
-from plait.spark.publish.collect import quoted
 
 pytestmark = pytest.mark.spark
 

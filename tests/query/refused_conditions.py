@@ -416,6 +416,13 @@ DEEP = {
     "more comparisons than a parser's tree can be walked": Refusal(
         on(" AND ".join(["quotes.x = trades.a"] * 3000)), QueryError, "nested too deeply", "250 levels", "Join with"
     ),
+    "groups in groups": Refusal(
+        on(lambda q, t: q.s.matches("(" * 300 + "a" + ")" * 300)),
+        QueryError,
+        "groups in groups",
+        "RE2",
+        "Use characters",
+    ),
     "a text without end": Refusal(
         on("quotes.x = 1" + " " * 100_000),
         QueryError,

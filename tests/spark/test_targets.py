@@ -23,9 +23,9 @@ import pytest
 from tests.spark.kills import killed_at
 
 import plait
+from plait.paths import quoted
 from plait.spark.formats import Note, Pins
 from plait.spark.keep.checkpoint import publishing, tie
-from plait.spark.publish.collect import quoted
 from plait.spark.publish.target import Owner, Target
 
 
@@ -33,6 +33,7 @@ class Plan:
     """What `tie` asks of a plan."""
 
     cell = SimpleNamespace(query="a query")
+    pickles = False
 
     def pinned(self, checkpoint: Path, card: Any) -> Plan:
         return self

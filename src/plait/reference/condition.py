@@ -173,7 +173,7 @@ class _Sql:
             exp.StartsWith: Value.starts_with, exp.EndsWith: Value.ends_with,
         }  # fmt: skip
         method = methods[type(node)]
-        pattern, negated = node.expression.this, bool(node.args.get("negate"))
+        pattern, negated = self.term(node.expression)(_NOTHING, _NOTHING).v, bool(node.args.get("negate"))
         return self._one(node, lambda a: ~method(a, pattern) if negated else method(a, pattern))
 
     def _other(self, node: exp.Expression) -> Term:

@@ -32,6 +32,7 @@ from plait.query import explain as words
 from plait.query.base import Query, check_rates
 from plait.query.bind import bind, check_data
 from plait.query.join import HOWS, Join
+from plait.query.operator import Operator
 from plait.query.row_by_row import rooted
 from plait.query.stream import FILE, Stream
 from plait.spark import formats
@@ -305,6 +306,11 @@ class Plan:
     def _pinned_layout(self, pins: Pins) -> Layout | None:
         """The layout of a checkpoint that tells it in full."""
         return None if pins.layout is None else Layout.again(pins.layout, self.partitions)
+
+    @property
+    def pickles(self) -> bool:
+        """Whether cells store states of users' functions: these are pickles."""
+        return any(isinstance(stage.plan.bound.node, Operator) for stage in self.stages)
 
     def pins(self) -> Pins:
         """What a checkpoint pins.

@@ -189,6 +189,19 @@ def test_a_name_that_is_too_long(tmp_path: Path) -> None:
         job.load("a" * 300 + ".toml")
 
 
+@pytest.mark.parametrize(
+    "condition", ["contains(s.t, ('a'))", "s.t LIKE (('a%'))", "s.t RLIKE ('^a')", "startswith(s.t, ((('a'))))"]
+)
+def test_a_pattern_in_parentheses(condition: str) -> None:
+    """Threads read it, and the reference raised TypeError."""
+    query, rows = S.where(condition), {"s": {"ts": [1, 2], "t": ["ab", "x"]}}
+    assert query.reference(rows)["t"].to_pylist() == ["ab"]
+    with query.on_threads(plain=True) as run:
+        run.push("s", None, rows["s"])
+        run.drain()
+        assert run.table()["t"].to_pylist() == ["ab"]
+
+
 # --- the API ------------------------------------------------------------------------------------------------
 
 ARRAY = np.array([1, 2])

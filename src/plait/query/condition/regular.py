@@ -41,7 +41,7 @@ def re2(op: str, pattern: str) -> str:
     >>> re2("like", "a%")
     '\\Aa[\\x{0}-\\x{10FFFF}]*\\z'
     """
-    return _like(pattern) if op == "like" else _Writer("matches", pattern).text(_parsed("matches", pattern))
+    return _like(pattern) if op == "like" else _Writer("matches", pattern).whole(_parsed("matches", pattern))
 
 
 def extracting(pattern: str, group: int) -> str:
@@ -58,7 +58,7 @@ def extracting(pattern: str, group: int) -> str:
             why=f"the pattern has {groups or 'no'} group{'s' if groups != 1 else ''} in brackets",
             do="Number groups by their opening brackets, from 1; 0 is the whole match",
         )
-    text = _Writer("regexp_extract", pattern, group).text(parsed)
+    text = _Writer("regexp_extract", pattern, group).whole(parsed)
     return text if group else f"(?P<part>{text})"
 
 
@@ -89,6 +89,12 @@ class _Writer:
 
     def __init__(self, op: str, pattern: str, group: int | None = None) -> None:
         self.op, self.pattern, self.group = op, pattern, group
+
+    def whole(self, parsed: Any) -> str:
+        try:
+            return self.text(parsed)
+        except RecursionError:
+            raise _refused(self.op, self.pattern, "groups in groups, deeper than can be read") from None
 
     def text(self, items: Any) -> str:
         return "".join(self._one(*item) for item in items)

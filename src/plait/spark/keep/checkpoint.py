@@ -18,7 +18,6 @@ from typing import Any
 
 from plait import paths, trust
 from plait.errors import RunError
-from plait.query.operator import Operator
 from plait.spark.formats import Card
 from plait.spark.plan.local import is_local
 from plait.spark.publish.target import Owner, Target, locked, put
@@ -65,7 +64,7 @@ def check_owned(plan: Any, checkpoint: Path) -> None:
     Before anything in it is read. On a cluster files of executors may belong to another user of Spark's, so there owners are not
     asked about, only who may write.
     """
-    if not any(isinstance(stage.plan.bound.node, Operator) for stage in plan.stages):
+    if not plan.pickles:
         return
     found = trust.doubt_below(checkpoint, owner=is_local(plan.spark.sparkContext.master))
     if found is not None:
