@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -92,8 +93,9 @@ class Tab:
         """Until an expression is true there; gives it."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if value := self.run(expression):
-                return value
+            with contextlib.suppress(AssertionError):  # what it names is not there before the page is
+                if value := self.run(expression):
+                    return value
             time.sleep(0.05)
         raise AssertionError(f"{expression} did not come true; the page says {self.run('document.body.innerText')!r}")
 
