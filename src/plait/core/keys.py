@@ -160,21 +160,29 @@ def _ranks(found: pa.Array) -> np.ndarray:
     ts, input = _heads(found)
     placed = np.lexsort((input, ts))
     ts, input = ts[placed], input[placed]
-    near = (ts[1:] == ts[:-1]) & (input[1:] == input[:-1])
-    ordered = found.take(pa.array(placed))
-    same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
+    near = np.flatnonzero((ts[1:] == ts[:-1]) & (input[1:] == input[:-1]))
+    same = np.zeros(len(placed) - 1 if len(placed) else 0, bool)
+    same[near] = _alike(found, placed[near], placed[near + 1])
     # A run of keys alike in ts and input needs their bytes, unless it is one key all along.
-    run = np.concatenate([[0], np.cumsum(~near)])
-    unclear = np.zeros(run[-1] + 1, bool)
-    unclear[run[1:][near & ~same]] = True
+    begins = np.ones(len(placed), bool)
+    begins[near + 1] = False
+    run = np.cumsum(begins) - 1
+    unclear = np.zeros(run[-1] + 1 if len(run) else 0, bool)
+    unclear[run[1:][near[~same[near]]]] = True
     at = np.flatnonzero(unclear[run])
     if len(at):
-        placed[at] = placed[at][in_order_of((run[at], ordered.take(pa.array(at)))).to_numpy()]
-        ordered = found.take(pa.array(placed))
-        same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
+        placed[at] = placed[at][in_order_of((run[at], found.take(pa.array(placed[at])))).to_numpy()]
+        near = near[unclear[run[near]]]
+        same[near] = _alike(found, placed[near], placed[near + 1])
     rank = np.empty(len(placed), np.uint64)
     rank[placed] = np.concatenate([[0], np.cumsum(~same)])
     return rank
+
+
+def _alike(found: pa.Array, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether the keys at these places are the same as those at the others."""
+    alike: np.ndarray = pc.equal(found.take(pa.array(one)), found.take(pa.array(other))).to_numpy(zero_copy_only=False)
+    return alike
 
 
 def _heads(found: pa.Array) -> tuple[np.ndarray, np.ndarray]:

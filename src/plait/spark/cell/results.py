@@ -41,12 +41,12 @@ class Results:
 
     Attributes:
         columns: What the user sees, without the key.
-        keys: Keys of tuples, each once. Results refer to them by place.
+        keys: Keys of tuples, each once. Results refer to them by place. They may be in pieces: they weigh more than the columns.
         first, second: Of each result the place of its trigger's key and of its partner's.
     """
 
     columns: pa.Table
-    keys: pa.Array  # of tuples, as bytes
+    keys: pa.Array | pa.ChunkedArray  # of tuples, as bytes
     first: np.ndarray  # each result's trigger, as a place in `keys`
     second: np.ndarray  # its partner
 
@@ -102,9 +102,8 @@ class Results:
     @classmethod
     def of(cls, rows: pa.Table, found: pa.Table) -> Self:
         """From the two tables of a body: the rows with their places, and the keys."""
-        places = [rows.column(name).to_numpy().astype(np.int64) for name in (FIRST, SECOND)]
-        keys_ = found.column(formats.KEY).combine_chunks()
-        return cls(rows.drop_columns([FIRST, SECOND]), one_piece(keys_), *places)
+        places = [rows.column(name).to_numpy() for name in (FIRST, SECOND)]
+        return cls(rows.drop_columns([FIRST, SECOND]), found.column(formats.KEY), *places)
 
 
 @dataclass
@@ -260,10 +259,15 @@ def _together(parts: list[Results]) -> Results:
     starts = np.cumsum([0, *(len(part.keys) for part in parts)])
     return Results(
         pa.concat_tables([part.columns for part in parts]),
-        pa.concat_arrays([part.keys for part in parts]),
+        one_piece(pa.chunked_array([piece for part in parts for piece in pieces_of(part.keys)])),
         np.concatenate([part.first + start for part, start in zip(parts, starts, strict=False)]),
         np.concatenate([part.second + start for part, start in zip(parts, starts, strict=False)]),
     )
+
+
+def pieces_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    """A column's chunks."""
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _all_keyed(parts: list[Keyed]) -> Keyed:
