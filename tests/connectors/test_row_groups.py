@@ -146,7 +146,10 @@ def differs(place: Path, patch: pytest.MonkeyPatch, module: dict[str, Any]) -> s
                 return f"another file of seed {seed}"
         except Exception as error:
             return repr(error)
-    if module["_moved"]([(5, 6, 4), (7, 4, 0)], 10, 3) != [(5, 6, 14), (7, 4, 3)]:  # Arrow's writer gives groups no numbers
+    if module["_moved"]([(5, 6, 4), (7, 4, 0)], 10, 3) != [
+        (5, 6, 14),
+        (7, 4, 3),
+    ]:  # Arrow's writer gives groups no numbers
         return "another number"
     struct = [(1, 6, -3), (2, 9, (6, [1] * 15))]
     try:

@@ -1,14 +1,14 @@
 """Groups of rows of a Parquet file, encoded by several threads: the same bytes that one writer makes of them.
 
-Pressing columns is most of what writing a file costs, and Arrow's writer does it one column after the other. A group of rows knows
-nothing of those before it but where it begins. So each is written by a thread into a small file of its own, in memory. Their
-pages follow one another in the file that is made; of their footers one is made, in which places are counted from there.
+Pressing columns is most of what writing a file costs, and Arrow's writer does it one column after the other. A group of rows
+knows nothing of those before it but where it begins. So each is written by a thread into a small file of its own, in memory.
+Their pages follow one another in the file that is made; of their footers one is made, in which places are counted from there.
 
-A footer is a struct of Thrift's compact protocol. It is read as numbers, bytes, lists and structs, whatever they mean, and written
-back; only the places, the number of rows and the group's number are changed (`_FOOTER`, after Parquet's own `parquet.thrift`).
+A footer is a struct of Thrift's compact protocol. It is read as numbers, bytes, lists and structs, whatever they mean, and
+written back; only places, the number of rows and groups' numbers are changed (by Parquet's own `parquet.thrift`).
 
-Where it runs: in the thread that writes a sink, with a pool of its own (`sinks`). Held by tests/connectors/test_row_groups.py: the
-file is, byte for byte, that of `pyarrow.parquet.ParquetWriter`.
+Where it runs: in the thread that writes a sink, with a pool of its own (`sinks`). Held by
+tests/connectors/test_row_groups.py: the file is, byte for byte, that of `pyarrow.parquet.ParquetWriter`.
 """
 
 from __future__ import annotations

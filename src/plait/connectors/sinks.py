@@ -180,9 +180,7 @@ class Sink:
             self.commit()
 
 
-def open_sink(
-    path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None, threads: int = 1
-) -> Sink:
+def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None, threads: int = 1) -> Sink:
     """Open a file for results. It appears whole when it is committed, or not at all.
 
     Args:
@@ -316,7 +314,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 class _Parquet:
-    """Row groups of a fixed size, so that the file does not depend on how batches were cut, nor on how many threads encode them."""
+    """Row groups of a fixed size, so that the file does not depend on how batches were cut, nor on threads."""
 
     def __init__(self, schema: pa.Schema, out: BinaryIO, threads: int = 1) -> None:
         self._schema, self._held, self._rows = schema, [], 0  # type: tuple[pa.Schema, list[pa.RecordBatch], int]

@@ -45,8 +45,8 @@ class LiveJoin(LivePairs):
         how: What its kind of join gives out.
         window: Both sides' tuples that a later tuple can still meet, with their indexes. It numbers the tuples of a side: from 0
             on, or, where windows begin at every n-th tuple, by their number in the stream (`begin`).
-        rows: Of each side the whole rows, by the window's numbers: results show columns that the condition does not read. They lie
-            in rings, all but keys, so results are taken from anywhere in the window by one compiled pass a column.
+        rows: Of each side the whole rows, by the window's numbers: results show columns that the condition does not read.
+            They lie in rings, all but keys: results are taken from anywhere in the window by one compiled pass a column.
         keyed: Whether anybody asks for its results' keys; else they are in order, and have none.
         noted: Of each side that this is asked of, which of the rows that may still find a partner have found one.
     """

@@ -51,7 +51,6 @@ from plait.spark.publish.stats import SparkStats, Told
 from plait.spark.publish.target import Owner, Target
 from plait.spark.publish.tell import telling, told
 
-
 #: Threads that encode a part. The cores are free then: cells have done their work.
 ENCODERS = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
 
