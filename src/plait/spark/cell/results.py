@@ -62,14 +62,16 @@ class Results:
 
     def table(self) -> pa.Table:
         """The columns, and `_plait_key` spelled out."""
-        parts = (self.keys.take(pa.array(places)) for places in (self.first, self.second))
+        named, at = distinct(np.concatenate([self.first, self.second]))
+        own = one_piece(keys.at(self.keys, named))
+        parts = (own.take(pa.array(places)) for places in (at[: self.rows], at[self.rows :]))
         return self.columns.append_column(pa.field(formats.KEY, pa.binary()), keys.nest(*parts, n=self.rows))
 
     def part(self, begin: int, end: int) -> Results:
         """A stretch of the results, with the keys that they name and no others."""
         n = end - begin
         named, at = distinct(np.concatenate([self.first[begin:end], self.second[begin:end]]))
-        return Results(self.columns.slice(begin, n), self.keys.take(pa.array(named)), at[:n], at[n:])
+        return Results(self.columns.slice(begin, n), keys.at(self.keys, named), at[:n], at[n:])
 
     def changed(self, steps: Sequence[BoundStep]) -> Results:
         """The results after what is done to each; their keys are what they were."""
@@ -259,15 +261,10 @@ def _together(parts: list[Results]) -> Results:
     starts = np.cumsum([0, *(len(part.keys) for part in parts)])
     return Results(
         pa.concat_tables([part.columns for part in parts]),
-        one_piece(pa.chunked_array([piece for part in parts for piece in pieces_of(part.keys)])),
+        pa.chunked_array([piece for part in parts for piece in keys.pieces_of(part.keys)], pa.binary()),
         np.concatenate([part.first + start for part, start in zip(parts, starts, strict=False)]),
         np.concatenate([part.second + start for part, start in zip(parts, starts, strict=False)]),
     )
-
-
-def pieces_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    """A column's chunks."""
-    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _all_keyed(parts: list[Keyed]) -> Keyed:
