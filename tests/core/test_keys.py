@@ -49,8 +49,9 @@ def test_rows_are_merged_as_the_bytes_of_their_keys_sort(first: str, second: str
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_pairs_are_merged_as_the_bytes_of_their_keys_sort(seed: int) -> None:
-    """Keys of few moments, so that many are alike in ts and input; some several times, and one that is empty."""
+def test_pairs_are_merged_as_the_bytes_of_their_keys_sort(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of few moments, so that many are alike in ts and input; some several times, one that is empty; whole or in pieces."""
+    monkeypatch.setattr(keys, "_STRETCH", 3)
     chance = random.Random(seed)
     different = [
         encode((chance.randrange(2), chance.randrange(2), chance.choice(("b", "é", "")), chance.randrange(-2, 2)))
@@ -61,6 +62,10 @@ def test_pairs_are_merged_as_the_bytes_of_their_keys_sort(seed: int) -> None:
     first, second = (np.array([chance.randrange(len(found)) for _ in range(200)]) for _ in range(2))
     order = keys.in_order_of_pairs(sliced, first, second).tolist()
     assert order == sorted(range(200), key=lambda k: (found[first[k]], found[second[k]], k))
+    chunks = pa.chunked_array([sliced.slice(0, 9), sliced.slice(9, 0), sliced.slice(9, 5), sliced.slice(14)])
+    assert keys.in_order_of_pairs(chunks, first, second).tolist() == order
+    named = np.array(sorted(chance.sample(range(len(found)), 12)))
+    assert keys.at(chunks, named).to_pylist() == keys.at(sliced, named).to_pylist() == [found[k] for k in named]
     nested = keys.nest(sliced.take(pa.array(first)), sliced.take(pa.array(second)), n=200).to_pylist()
     assert [nested[k] for k in order] == sorted(nested)
 

@@ -33,10 +33,13 @@ def expected(every: list[Any], numbers: np.ndarray, names: list[str]) -> list[di
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("rings", "merged"), [(False, 0), (False, 50), (True, 50), (True, 1 << 16)])
-def test_rows_that_go_from_the_oldest_on(rings: bool, merged: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("rings", "merged", "apart"), [(False, 0, ""), (False, 50, ""), (True, 50, ""), (True, 1 << 16, ""), (True, 0, "s")]
+)
+def test_rows_that_go_from_the_oldest_on(rings: bool, merged: int, apart: str, seed: int) -> None:
     chance = random.Random(seed)
-    held, every = NumberedRows(SCHEMA, rings=rings, merged=merged), []
+    held, every = NumberedRows(SCHEMA, rings=rings, merged=merged, apart=[apart]), []
+    assert apart not in held._rings
     oldest = 0
     for step in range(60):
         batch = drawn(chance, chance.choice((1, 2, 30, 300)))

@@ -24,6 +24,8 @@ from plait.schema import takeable
 
 _TUPLE, _END = b"\x05", b"\x00"
 
+_STRETCH = 1 << 15  # keys that are compared at once: a few megabytes
+
 # --- pieces and keys ----------------------------------------------------------------------------------------------
 
 
@@ -139,7 +141,7 @@ def _sortable(column: Any) -> Any:
     return column if takeable(kind) == column.type else column.cast(takeable(kind))
 
 
-def in_order_of_pairs(keys: pa.Array, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def in_order_of_pairs(keys: pa.Array | pa.ChunkedArray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The places of results in the order of their keys (first, second), each of which is a place in `keys`.
 
     int64. `keys` has up to 2^32 keys: two ranks share a word of 64 bits. Equal pairs stay in the order they had.
@@ -148,33 +150,73 @@ def in_order_of_pairs(keys: pa.Array, first: np.ndarray, second: np.ndarray) -> 
     return np.argsort((rank[first] << np.uint64(32)) | rank[second], kind="stable")
 
 
-def in_order_of_firsts(keys: pa.Array, first: np.ndarray) -> np.ndarray:
+def in_order_of_firsts(keys: pa.Array | pa.ChunkedArray, first: np.ndarray) -> np.ndarray:
     """The same by their first keys alone; results with one first key stay in the order they had."""
     return np.argsort(_ranks(keys)[first], kind="stable")
 
 
-def _ranks(found: pa.Array) -> np.ndarray:
+def pieces_of(found: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    """Keys as they lie, piece by piece. Those of a million results weigh more than their columns, so they are not joined."""
+    return [piece for piece in (found.chunks if isinstance(found, pa.ChunkedArray) else [found]) if len(piece)]
+
+
+def at(found: pa.Array | pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    """The keys at these places, which rise."""
+    pieces = pieces_of(found)
+    starts = np.cumsum([0, *map(len, pieces)])
+    cuts = np.searchsorted(places, starts)
+    some = [
+        piece.take(pa.array(places[begin:end] - start))
+        for piece, start, begin, end in zip(pieces, starts, cuts, cuts[1:], strict=False)
+    ]
+    return pa.chunked_array(some, pa.binary())
+
+
+def _ranks(found: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Each key's rank among the different ones. Most keys differ in time or input already; only those that do not are
     compared byte by byte. The same tuple's key may be there several times.
     """
-    ts, input = _heads(found)
+    pieces = pieces_of(found)
+    if not pieces:
+        return np.zeros(0, np.uint64)
+    ts, input = (np.concatenate(heads) for heads in zip(*map(_heads, pieces), strict=True))
     placed = np.lexsort((input, ts))
     ts, input = ts[placed], input[placed]
-    near = (ts[1:] == ts[:-1]) & (input[1:] == input[:-1])
-    ordered = found.take(pa.array(placed))
-    same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
+    near = np.flatnonzero((ts[1:] == ts[:-1]) & (input[1:] == input[:-1]))
+    same = np.zeros(len(placed) - 1, bool)
+    same[near] = _alike(pieces, placed[near], placed[near + 1])
     # A run of keys alike in ts and input needs their bytes, unless it is one key all along.
-    run = np.concatenate([[0], np.cumsum(~near)])
+    begins = np.ones(len(placed), bool)
+    begins[near + 1] = False
+    run = np.cumsum(begins) - 1
     unclear = np.zeros(run[-1] + 1, bool)
-    unclear[run[1:][near & ~same]] = True
-    at = np.flatnonzero(unclear[run])
-    if len(at):
-        placed[at] = placed[at][in_order_of((run[at], ordered.take(pa.array(at)))).to_numpy()]
-        ordered = found.take(pa.array(placed))
-        same = pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)).to_numpy(zero_copy_only=False)
+    unclear[run[near[~same[near]]]] = True
+    rows = np.flatnonzero(unclear[run])
+    if len(rows):
+        placed[rows] = placed[rows][in_order_of((run[rows], found.take(pa.array(placed[rows])))).to_numpy()]
+        near = near[unclear[run[near]]]
+        same[near] = _alike(pieces, placed[near], placed[near + 1])
     rank = np.empty(len(placed), np.uint64)
     rank[placed] = np.concatenate([[0], np.cumsum(~same)])
     return rank
+
+
+def _alike(pieces: list[pa.Array], one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether the keys at these places are the same as those at the others. A stretch at a time, which is soon forgotten."""
+    starts = np.cumsum([0, *map(len, pieces)])
+    of_one, of_other = (np.searchsorted(starts, places, "right") - 1 for places in (one, other))
+    both = of_one * len(pieces) + of_other
+    alike = np.zeros(len(one), bool)
+    for each in np.unique(both).tolist():
+        a, b = divmod(each, len(pieces))
+        rows = np.flatnonzero(both == each)
+        for begin in range(0, len(rows), _STRETCH):
+            some = rows[begin : begin + _STRETCH]
+            own = pieces[a].take(pa.array(one[some] - starts[a]))
+            alike[some] = pc.equal(own, pieces[b].take(pa.array(other[some] - starts[b]))).to_numpy(
+                zero_copy_only=False
+            )
+    return alike
 
 
 def _heads(found: pa.Array) -> tuple[np.ndarray, np.ndarray]:

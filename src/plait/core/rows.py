@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -68,6 +68,7 @@ class NumberedRows:
 
     rings   columns of numbers and of text lie in rings instead: a row's number, modulo their capacity, is its place, so that
             taking a few rows costs a few microseconds however many there are. Only whole stretches of rows can go then
+    apart   columns that stay in batches all the same: a ring of text takes twice the bytes or more, and moves when it grows
     merged  neighbouring batches are merged up to so many rows: tuple by tuple there would be a batch a row. A merged batch
             goes as a whole
     given   where each column lies in a batch that compiled code reads (`put`); None: where the schema has it
@@ -77,12 +78,13 @@ class NumberedRows:
     """
 
     def __init__(
-        self, schema: pa.Schema, *, rings: bool = False, merged: int = 0, given: Mapping[str, int] | None = None
-    ) -> None:
+        self, schema: pa.Schema, *, rings: bool = False, apart: Collection[str] = (), merged: int = 0,
+        given: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
         self.schema = schema
         self._given = given or {name: k for k, name in enumerate(schema.names)}
         kept = [pa.field(f.name, takeable(f.type)) for f in schema]
-        found = {f.name: ring_for(f.type) if rings else None for f in kept}
+        found = {f.name: ring_for(f.type) if rings and f.name not in apart else None for f in kept}
         self._rings = {name: ring for name, ring in found.items() if ring is not None}
         self._rest = pa.schema([f for f in kept if f.name not in self._rings])
         self._no_rest = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self._rest], schema=self._rest)

@@ -46,6 +46,7 @@ class LiveJoin(LivePairs):
         window: Both sides' tuples that a later tuple can still meet, with their indexes. It numbers the tuples of a side: from 0
             on, or, where windows begin at every n-th tuple, by their number in the stream (`begin`).
         rows: Of each side the whole rows, by the window's numbers: results show columns that the condition does not read.
+            They lie in rings, all but keys: results are taken from anywhere in the window by one compiled pass a column.
         keyed: Whether anybody asks for its results' keys; else they are in order, and have none.
         noted: Of each side that this is asked of, which of the rows that may still find a partner have found one.
     """
@@ -57,7 +58,7 @@ class LiveJoin(LivePairs):
         self.how, self.layout, self.cell = HOWS[bound.node.how], layout, cell
         left, right = (i.schema for i in bound.inputs)
         self.window = JoinWindow(bound.predicate, left, right, bound.node.window, index=index)
-        self.rows = tuple(NumberedRows(schema) for schema in self.schemas)
+        self.rows = tuple(NumberedRows(schema, rings=True, apart=[formats.KEY]) for schema in self.schemas)
         self.keyed = True
         self.noted = {side: Noted() for side in self.how.whole}
         self.numbers = self.window.reach.counts and self.window.reach.step > 1
@@ -65,11 +66,7 @@ class LiveJoin(LivePairs):
         self.catches_up = not self.numbers
 
     def spare_keys(self) -> None:
-        """Make results without keys. Before any row has come.
-
-        Rows then lie in rings, all but their keys, which nobody takes: results are taken from anywhere in the window, by one
-        compiled pass a column.
-        """
+        """Make results without keys, and keep rows without them. Before any row has come."""
         self.keyed = False
         without = (schema.remove(schema.get_field_index(formats.KEY)) for schema in self.schemas)
         self.rows = tuple(NumberedRows(schema, rings=True) for schema in without)
@@ -159,7 +156,7 @@ class LiveJoin(LivePairs):
         of_right += len(lefts)
         return Results(
             self.columns(ts, left, right),
-            pa.concat_arrays([self._keys(0, lefts), self._keys(1, rights)]),
+            pa.chunked_array([self._keys(0, lefts), self._keys(1, rights)]),
             np.where(by_left, of_left, of_right),
             np.where(by_left, of_right, of_left),
         )

@@ -41,12 +41,12 @@ class Results:
 
     Attributes:
         columns: What the user sees, without the key.
-        keys: Keys of tuples, each once. Results refer to them by place.
+        keys: Keys of tuples, each once. Results refer to them by place. They may be in pieces: they weigh more than the columns.
         first, second: Of each result the place of its trigger's key and of its partner's.
     """
 
     columns: pa.Table
-    keys: pa.Array  # of tuples, as bytes
+    keys: pa.Array | pa.ChunkedArray  # of tuples, as bytes
     first: np.ndarray  # each result's trigger, as a place in `keys`
     second: np.ndarray  # its partner
 
@@ -62,14 +62,16 @@ class Results:
 
     def table(self) -> pa.Table:
         """The columns, and `_plait_key` spelled out."""
-        parts = (self.keys.take(pa.array(places)) for places in (self.first, self.second))
+        named, at = distinct(np.concatenate([self.first, self.second]))
+        own = one_piece(keys.at(self.keys, named))
+        parts = (own.take(pa.array(places)) for places in (at[: self.rows], at[self.rows :]))
         return self.columns.append_column(pa.field(formats.KEY, pa.binary()), keys.nest(*parts, n=self.rows))
 
     def part(self, begin: int, end: int) -> Results:
         """A stretch of the results, with the keys that they name and no others."""
         n = end - begin
         named, at = distinct(np.concatenate([self.first[begin:end], self.second[begin:end]]))
-        return Results(self.columns.slice(begin, n), self.keys.take(pa.array(named)), at[:n], at[n:])
+        return Results(self.columns.slice(begin, n), keys.at(self.keys, named), at[:n], at[n:])
 
     def changed(self, steps: Sequence[BoundStep]) -> Results:
         """The results after what is done to each; their keys are what they were."""
@@ -102,9 +104,8 @@ class Results:
     @classmethod
     def of(cls, rows: pa.Table, found: pa.Table) -> Self:
         """From the two tables of a body: the rows with their places, and the keys."""
-        places = [rows.column(name).to_numpy().astype(np.int64) for name in (FIRST, SECOND)]
-        keys_ = found.column(formats.KEY).combine_chunks()
-        return cls(rows.drop_columns([FIRST, SECOND]), one_piece(keys_), *places)
+        places = [rows.column(name).to_numpy() for name in (FIRST, SECOND)]
+        return cls(rows.drop_columns([FIRST, SECOND]), found.column(formats.KEY), *places)
 
 
 @dataclass
@@ -260,7 +261,7 @@ def _together(parts: list[Results]) -> Results:
     starts = np.cumsum([0, *(len(part.keys) for part in parts)])
     return Results(
         pa.concat_tables([part.columns for part in parts]),
-        pa.concat_arrays([part.keys for part in parts]),
+        pa.chunked_array([piece for part in parts for piece in keys.pieces_of(part.keys)], pa.binary()),
         np.concatenate([part.first + start for part, start in zip(parts, starts, strict=False)]),
         np.concatenate([part.second + start for part, start in zip(parts, starts, strict=False)]),
     )
