@@ -297,7 +297,7 @@ def test_a_page_that_changed_is_refused(two: Any, tmp_path: Path, how: str) -> N
     query = plait.aggregate(A, size=100, by=[], compute={"sum": plait.sum("x")})
     frame = feeds.frame(two, tmp_path / "a", feeds.spark_schema(table), streaming=True)
     df = query.on_spark({"a": frame}, read=how)
-    with pytest.raises(StreamingQueryException, match="is damaged|CRC") as error:
+    with pytest.raises(StreamingQueryException, match=r"is damaged|CRC") as error:
         feeds.run(df, tmp_path)
     if how == "auto":
         assert "p000.parquet is damaged" in str(plait.spark.told(error.value))
