@@ -45,6 +45,7 @@ def test_kinds_that_are_not_there_are_named(capsys: pytest.CaptureFixture[str]) 
 
 def no_checksum(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(formats, "is_whole", lambda data: True)
+    patch.setattr(formats, "is_sealed", lambda data: True)
 
 
 def fields_unchecked(patch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,14 @@ def test_a_byte_of_the_state_that_changed_is_noticed(kind: str) -> None:
         STORED[kind](data[:4] + bytes(4) + data[8:])
 
 
+def test_what_this_version_has_stored_is_sealed() -> None:
+    """A copy in shared memory is this version's or nothing: one without a checksum is one whose beginning is gone."""
+    data = formats.chunk_body(TABLE)
+    assert formats.is_sealed(data)
+    for other in (b"", data[:4], data[:8], data[:4] + bytes(4) + data[8:], data[:-1], data + b"x"):
+        assert not formats.is_sealed(other)
+
+
 @pytest.mark.parametrize("kind", STORED)
 def test_state_without_checksums_is_read(kind: str) -> None:
     """As version 1 wrote it."""

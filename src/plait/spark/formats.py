@@ -167,8 +167,13 @@ def _check_of(data: bytes | pa.Buffer) -> int:
 
 def is_whole(data: bytes | pa.Buffer) -> bool:
     """Whether a body that was stored has the bytes that it was stored with, as far as a checksum tells: version 1 had none."""
+    return not any(memoryview(data)[4:8]) or is_sealed(data)
+
+
+def is_sealed(data: bytes | pa.Buffer) -> bool:
+    """Whether a body bears a checksum, and that of its bytes: what this version has stored, and nothing has changed."""
     check = int.from_bytes(memoryview(data)[4:8], "little")
-    return check == 0 or check == _check_of(data)
+    return check != 0 and check == _check_of(data)
 
 
 def body(head: Head, rest: bytes | pa.Table | pa.RecordBatch | None = None) -> bytes:

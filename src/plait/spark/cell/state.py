@@ -213,7 +213,7 @@ def _chunks(plan: CellPlan, cell: int, store: Store, steps: list[Step], near: Re
     for one in steps:
         for chunk in one.chunks:
             data = near.get(one.id, chunk.number)
-            if data is None or not formats.is_whole(data):
+            if data is None or not formats.is_sealed(data):
                 data = store.chunk(chunk.number)
             what = f"Chunk {chunk.number}, {place(plan, cell)},"
             chunks.append((chunk.input, formats.chunk_table(data, what)))
