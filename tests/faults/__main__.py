@@ -44,6 +44,8 @@ def main(given: list[str] | None = None) -> int:
     whole = Record(options.seed, 0)
     for name in dict.fromkeys(names):
         most = KINDS[name].short if options.faults is None else options.faults
+        if most == 0:
+            continue
         record = Record(options.seed, most, time.monotonic() + 60 * options.minutes)
         began = time.monotonic()
         with watched(1200 + 60 * min(options.minutes, 600)):

@@ -37,9 +37,9 @@ class Kind:
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "state": Kind("cells", 300),
-    "shared_memory": Kind("cells", 150),
-    "attempts": Kind("cells", 150),
+    "state": Kind("cells", 200),
+    "shared_memory": Kind("cells", 100),
+    "attempts": Kind("cells", 100),
     "cards": Kind("files", 200),
     "notes": Kind("files", 200),
     "events": Kind("files", 200),
@@ -47,7 +47,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "parts": Kind("files", 300),
     "lying": Kind("threads", 80),
     "interrupts": Kind("threads", 60),
-    "readers": Kind("threads", 30),
+    "readers": Kind("threads", 20),
     "killed": Kind("processes", 12),
     "stopped": Kind("processes", 40),
     "disk_full": Kind("processes", 8),
