@@ -46,7 +46,7 @@ def header(file: DataFile, options: CsvOptions) -> list[str]:
     """The columns' names: the first record of the file."""
     try:
         with _text(file) as lines:
-            names = next(csv.reader(lines, delimiter=options.delimiter), [])
+            names = next(csv.reader(_few(lines), delimiter=options.delimiter), [])
         ",".join(names).encode()
     except (UnicodeEncodeError, csv.Error, OSError) as error:
         raise DataError(
@@ -60,6 +60,16 @@ def header(file: DataFile, options: CsvOptions) -> list[str]:
         )
     check_unique(pa.schema([(name, pa.string()) for name in names]), f"CSV file {file.path!r}")
     return names
+
+
+def _few(lines: io.TextIOWrapper) -> Iterator[str]:
+    """Lines of a header: no more of them than a block, since a small file may be large inside."""
+    left = BLOCK_BYTES
+    while line := lines.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise csv.Error(f"it is longer than {BLOCK_BYTES} characters")
+        yield line
 
 
 def infer(file: DataFile, options: CsvOptions) -> pa.Schema | None:
