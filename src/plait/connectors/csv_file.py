@@ -30,7 +30,6 @@ from plait.schema import is_bytes
 
 #: Arrow reads up to 32 blocks ahead, for every lane that is open: larger ones are no faster and hold more memory.
 BLOCK_BYTES: Final = 1 << 18
-MOST_HEADER: Final = 1 << 20  # characters of the first record
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?(?:CSV conversion error to ([^:]*): )?(.*)", re.S)
 _PARSE = re.compile(r"CSV parse error: (?:Row #(\d+): )?(Expected \d+ columns, got \d+)(?:: (.*))?", re.S)
 
@@ -47,7 +46,7 @@ def header(file: DataFile, options: CsvOptions) -> list[str]:
     """The columns' names: the first record of the file."""
     try:
         with _text(file) as lines:
-            names = next(csv.reader(_first_of(lines), delimiter=options.delimiter), [])
+            names = next(csv.reader(_few(lines), delimiter=options.delimiter), [])
         ",".join(names).encode()
     except (UnicodeEncodeError, csv.Error, OSError) as error:
         raise DataError(
@@ -63,13 +62,13 @@ def header(file: DataFile, options: CsvOptions) -> list[str]:
     return names
 
 
-def _first_of(lines: io.TextIOWrapper) -> Iterator[str]:
-    """Lines of text, as long as a header may need them: a file of a megabyte may be one of a gigabyte of commas inside."""
-    read = 0
-    while line := lines.readline(MOST_HEADER + 1):
-        read += len(line)
-        if read > MOST_HEADER:
-            raise csv.Error(f"its first record has more than {MOST_HEADER:,} characters")
+def _few(lines: io.TextIOWrapper) -> Iterator[str]:
+    """Lines of a header: no more of them than a block, since a small file may be large inside."""
+    left = BLOCK_BYTES
+    while line := lines.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise csv.Error(f"it is longer than {BLOCK_BYTES} characters")
         yield line
 
 
