@@ -249,10 +249,10 @@ def test_many_rows_go_the_short_way_up_to_what_is_not_usual(late: str, monkeypat
     case.schema, case.time, case.on, case.late, case.chunk = schema, pa.int64(), CONDITIONS[1], late, push.CHUNK
     ts = np.arange(1, n + 1)
     case.pushes = [(name, pa.record_batch([[0], [k]], schema=schema)) for name, k in (("a", 0), ("b", 1))]
-    case.pushes += [(name, pa.record_batch([ts, ts % 1000], schema=schema)) for name in ("a", "b")]
+    case.pushes += [(name, pa.record_batch([ts, ts * 100], schema=schema)) for name in ("a", "b")]
     back = n + np.arange(n)
     back[2 * push.CHUNK + 7] = 3
-    case.pushes += [(name, pa.record_batch([back, back % 1000], schema=schema)) for name in ("a", "b")]
+    case.pushes += [(name, pa.record_batch([back, back % 1000 * 100], schema=schema)) for name in ("a", "b")]
     long, _ = case.run(shortly=False, monkeypatch=monkeypatch)
     brief, went = case.run(shortly=True, monkeypatch=monkeypatch)
     assert went >= (2 if late == "error" else 4)  # the first two chunks of who has a late row
