@@ -28,7 +28,6 @@ import pyarrow.parquet as pq
 from plait import paths
 from plait.connectors.encoding import csv_column, has_csv_form, has_json_form, json_values
 from plait.connectors.files import ENDINGS, check_format, either, format_of
-from plait.connectors.row_groups import GroupsOnThreads
 from plait.errors import DataError, RunError
 
 ROW_GROUP_ROWS: Final = 131_072
@@ -180,14 +179,13 @@ class Sink:
             self.commit()
 
 
-def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None, threads: int = 1) -> Sink:
+def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | None = None) -> Sink:
     """Open a file for results. It appears whole when it is committed, or not at all.
 
     Args:
         path: The file; `-` is standard output.
         schema: The columns that every batch will have, as an Arrow schema.
         format: "parquet", "csv" or "jsonl". None: told from the ending; JSON lines for standard output.
-        threads: How many encode a Parquet file. Its bytes are the same. The other formats have one.
 
     Returns:
         A `Sink`, to be used in a `with` block.
@@ -212,7 +210,7 @@ def open_sink(path: str | os.PathLike[str], schema: pa.Schema, *, format: str | 
     _check_columns(schema, kind, target)
     temporary, out = _temporary(Path(target))
     try:
-        return Sink(target, schema, _encoder(kind, schema, out, threads), out, temporary)
+        return Sink(target, schema, FORMS[kind].encoder(schema, out), out, temporary)
     except BaseException as error:
         out.close()
         temporary.unlink(missing_ok=True)
@@ -249,11 +247,6 @@ def _standard_output(schema: pa.Schema, kind: str) -> Sink:
     _check_columns(schema, kind, STDOUT)
     out = sys.stdout.buffer
     return Sink("standard output", schema, FORMS[kind].encoder(schema, out), out, None)
-
-
-def _encoder(kind: str, schema: pa.Schema, out: BinaryIO, threads: int) -> Encoder:
-    form = FORMS[kind]
-    return form.encoder(schema, out) if threads == 1 or form.spread is None else form.spread(schema, out, threads)
 
 
 def _check_columns(schema: pa.Schema, kind: str, target: str) -> None:
@@ -314,17 +307,18 @@ def _columns(schema: pa.Schema) -> str:
 
 
 class _Parquet:
-    """Row groups of a fixed size, so that the file does not depend on how batches were cut, nor on threads.
+    """Row groups of a fixed size, so that the file does not depend on how batches were cut.
 
     Pages bear checksums. Without them most bytes that a disk or a copy changes are read as other values, and nobody is told.
     """
 
-    def __init__(self, schema: pa.Schema, out: BinaryIO, threads: int = 1) -> None:
+    def __init__(self, schema: pa.Schema, out: BinaryIO) -> None:
         self._schema, self._held, self._rows = schema, [], 0  # type: tuple[pa.Schema, list[pa.RecordBatch], int]
         # Numbers hardly repeat: a dictionary of theirs costs time, and space too. Names do.
-        self._texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
-        self._on_threads = GroupsOnThreads(out, self._alone, threads) if threads > 1 else None
-        self._writer = self._opened(out) if self._on_threads is None else None
+        texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+        self._writer = pq.ParquetWriter(
+            out, schema, compression="zstd", use_dictionary=texts or False, write_page_checksum=True
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
@@ -338,35 +332,13 @@ class _Parquet:
     def finish(self) -> None:
         if self._rows:
             self._group(pa.Table.from_batches(self._held, self._schema))
-        if self._on_threads is not None:
-            self._on_threads.finish()
         self.close()
 
     def close(self) -> None:
-        if self._on_threads is not None:
-            self._on_threads.close()
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def _group(self, table: pa.Table) -> None:
-        if self._on_threads is not None:
-            self._on_threads.group(table)
-        else:
-            assert self._writer is not None
-            self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
-
-    def _alone(self, table: pa.Table | None) -> pa.Buffer:
-        """A file of one group, or of none."""
-        out = pa.BufferOutputStream()
-        with self._opened(out) as writer:
-            if table is not None:
-                writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
-        return out.getvalue()
-
-    def _opened(self, out: Any) -> pq.ParquetWriter:
-        return pq.ParquetWriter(
-            out, self._schema, compression="zstd", use_dictionary=self._texts or False, write_page_checksum=True
-        )
+        self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
 
 
 class _Csv:
@@ -422,7 +394,6 @@ class Form:
     holds    the types of columns that it has a form for
     seeks    why it needs a file that can be read back, and so can't go to standard output; "": it does not
     parts    whether `write_ordered` on Spark writes its parts in it
-    spread   the same encoder, for so many threads; None: there is no such
     """
 
     title: str
@@ -430,7 +401,6 @@ class Form:
     holds: Callable[[pa.DataType], bool]
     seeks: str = ""
     parts: bool = False
-    spread: Callable[[pa.Schema, BinaryIO, int], Encoder] | None = None
 
 
 #: By name. Where a format has no form for a column, the others are named to the user in this order.
@@ -441,7 +411,6 @@ FORMS: Final[Mapping[str, Form]] = {
         holds=lambda kind: True,
         seeks="its footer points back into the file",
         parts=True,
-        spread=_Parquet,
     ),
     "jsonl": Form(title="JSON lines", encoder=lambda schema, out: _JsonLines(out), holds=has_json_form, parts=True),
     "csv": Form(title="CSV", encoder=_Csv, holds=has_csv_form),

@@ -54,9 +54,6 @@ from plait.spark.publish.target import Owner, Target
 from plait.spark.publish.tell import telling, told
 from plait.watch import log, spans
 
-#: Threads that encode a part. The cores are free then: cells have done their work.
-ENCODERS = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
-
 
 @dataclass(frozen=True)
 class BatchReport:
@@ -368,7 +365,7 @@ class _Publisher:
         pieces = (
             (some.table() if self.keep_key else some.columns).combine_chunks() for some in merged(cells, most=PIECE)
         )
-        with open_sink(file, schema, threads=ENCODERS) as sink:
+        with open_sink(file, schema) as sink:
             for table in pieces if sum(some.rows for some in cells) <= PIECE else _ahead(pieces):
                 sink.write(table)
         return int(sink.rows)
