@@ -163,7 +163,8 @@ def check_logs(checkpoint: Path) -> None:
     if planned < 0:
         return
     with contextlib.suppress(OSError):
-        _, _, *sources = (checkpoint / "offsets" / str(planned)).read_text(errors="replace").split("\n")
+        # Its version and its settings, then a line for each source.
+        sources = (checkpoint / "offsets" / str(planned)).read_text(errors="replace").split("\n")[2:]
         empty = sorted(folder.name for folder in (checkpoint / "sources").iterdir() if _last_of_log(folder) < 0)
         if len(empty) > sum(line.strip() == "-" for line in sources):
             raise RunError(
