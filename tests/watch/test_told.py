@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -169,3 +170,28 @@ def test_an_end_is_marked_once() -> None:
     assert [mark.kind for mark in look.run.marks] == ["started", "failed"]
     assert len(told[0].marks) == 1, "what was told is not changed"
     sampling.stop()
+
+
+def test_a_look_that_fails_is_told_once_by_its_kind(caplog: pytest.LogCaptureFixture) -> None:
+    """Else a page would show the same for ever, and nobody would know why. Words may hold a value, a kind does not."""
+    looks, told = 0, threading.Event()
+
+    def tell() -> Metrics:
+        nonlocal looks
+        looks += 1
+        if looks > 4:
+            told.set()
+        if looks > 1:
+            raise ValueError("secret 17")
+        return Metrics()
+
+    with caplog.at_level("WARNING", logger="plait"):
+        sampling = Sampling(Watched(tell, "a", "threads"), every_s=0.001)
+        try:
+            assert told.wait(30)
+        finally:
+            sampling.stop()
+    (record,) = [each for each in caplog.records if "could not look" in each.getMessage()]
+    assert "ValueError" in record.getMessage()
+    assert "secret" not in caplog.text
+    assert sampling.latest.number == 0

@@ -59,14 +59,12 @@ def read(file: DataFile, schema: pa.Schema, batch_rows: int, coded: frozenset[st
     try:
         with _open(file, coded) as opened:
             for batch in opened.iter_batches(batch_size=batch_rows, columns=schema.names, use_threads=False):
-                batch.validate(
-                    full=True
-                )  # text that is no UTF-8, moments that are none: who reads them would fail far from here
+                # Text that is no UTF-8, moments that are none: who reads them would fail far from here.
+                batch.validate(full=True)
                 yield Chunk(fit(batch, wanted, file.path, row), file.path, row)
                 row += batch.num_rows
-            if (
-                row != opened.metadata.num_rows
-            ):  # a page's head, which no checksum covers, can seem to be the last one's
+            # A page's head, which no checksum covers, can seem to be the last one's.
+            if row != opened.metadata.num_rows:
                 raise OSError(f"its footer tells of {opened.metadata.num_rows} rows, and its pages hold {row}")
     except DataError:  # rows that do not fit say so themselves
         raise

@@ -6,6 +6,7 @@ that asks the run; others read `latest`, which is replaced and never changed.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -63,11 +64,18 @@ class Sampling:
         return self._marks
 
     def _run(self) -> None:
+        told = False
         while not self._over.wait(self._every_s):
             try:
                 self.look()
-            except Exception:  # a run in the middle of its end: the next look sees what came of it
-                continue
+            except Exception as error:  # a run in the middle of its end: the next look sees what came of it
+                if not told:  # its kind alone: its words may hold a value
+                    logging.getLogger("plait").warning(
+                        "The page could not look at the run (%s), and shows the look before", type(error).__name__
+                    )
+                told = True
+            else:
+                told = False
 
     def stop(self) -> None:
         """Look no more."""

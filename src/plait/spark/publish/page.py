@@ -120,7 +120,7 @@ class _Looking:
         """Spark's, as JSON has it: of the last batch."""
         try:
             last = self._query.lastProgress
-        except Exception:
+        except Exception:  # the session has ended; `_phase` says so
             return {}
         return {} if last is None else json.loads(last.json)
 
