@@ -56,18 +56,6 @@ def session() -> Any:
     return made
 
 
-def write_data(folder: Path, seed: str) -> None:
-    chance = random.Random(seed)
-    for name in "ab":
-        times = [k // 2 + chance.randrange(3 if name == "a" else 1) for k in range(240)]
-        table = pa.table({
-            "ts": pa.array(times, pa.int64()),
-            "x": pa.array([chance.choice((None, *range(20))) for _ in times], pa.int32()),
-            "of": [f"{name}{k}" for k in range(240)],
-        })  # fmt: skip
-        feeds.write_files(folder / name, table, [90, 150])
-
-
 @contextlib.contextmanager
 def folder_of(what: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=f"faults-{what}-") as place:
@@ -135,7 +123,7 @@ def tasks(record: Record) -> None:
         chance = random.Random(f"{record.seed}:tasks:{number}")
         query = chance.choice(QUERIES)
         with folder_of("data") as data, folder_of("whole") as whole:
-            write_data(data, f"{record.seed}:{number}")
+            feeds.write_pair(data, f"{record.seed}:{number}")
             pipeline.run(spark, data, whole, query)
             expected = feeds.parts(whole / "out")
             for turn in range(3):
@@ -182,7 +170,7 @@ class Stopped:
 
     def __init__(self, spark: Any, place: Path, query: str, seed: str) -> None:
         self.spark, self.query, self.data, self.kept = spark, query, place / "data", place / "kept"
-        write_data(self.data, seed)
+        feeds.write_pair(self.data, seed)
         rest = place / "rest"
         for name in "ab":
             (rest / name).mkdir(parents=True)
@@ -307,7 +295,7 @@ def copied_back(record: Record) -> None:
         chance = random.Random(f"{record.seed}:copies:{number}")
         query = chance.choice(QUERIES)
         with folder_of("data") as data, folder_of("whole") as whole, folder_of("copies") as folder:
-            write_data(data, f"{record.seed}:{number}")
+            feeds.write_pair(data, f"{record.seed}:{number}")
             pipeline.run(spark, data, whole, query)
             expected = feeds.published(whole / "out")
             for turn in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,16 @@ def assert_identical(got: pa.Table, expected: pa.Table) -> None:
     got = got.cast(expected.schema)
     assert_same(got, expected)
     assert difference(expected, got) is None
+
+
+def write_pair(folder: Path, seed: int | str) -> None:
+    """What the pipeline reads: two streams of 240 rows in three files each, the first one out of order by little."""
+    chance = random.Random(seed)
+    for name in "ab":
+        times = [k // 2 + chance.randrange(3 if name == "a" else 1) for k in range(240)]
+        table = pa.table({
+            "ts": pa.array(times, pa.int64()),
+            "x": pa.array([chance.choice((None, *range(20))) for _ in times], pa.int32()),
+            "of": [f"{name}{k}" for k in range(240)],
+        })  # fmt: skip
+        write_files(folder / name, table, [90, 150])

@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from tests.spark import feeds, pipeline
@@ -35,15 +34,7 @@ Published = dict[str, bytes]
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("faults")
-    chance = random.Random(11)
-    for name in "ab":
-        times = [k // 2 + chance.randrange(3 if name == "a" else 1) for k in range(240)]
-        table = pa.table({
-            "ts": pa.array(times, pa.int64()),
-            "x": pa.array([chance.choice((None, *range(20))) for _ in times], pa.int32()),
-            "of": [f"{name}{k}" for k in range(240)],
-        })  # fmt: skip
-        feeds.write_files(folder / name, table, [90, 150])
+    feeds.write_pair(folder, 11)
     return folder
 
 

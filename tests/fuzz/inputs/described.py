@@ -1,7 +1,7 @@
 """Doors for files that describe work, and for the command: TOML, SQL files, what Python files define, arguments."""
 
 # Tables of values stand as they are read: many on a line.
-# ruff: noqa: E501
+# ruff: noqa: E501  # tables of inputs, a line each
 # fmt: off
 
 from __future__ import annotations

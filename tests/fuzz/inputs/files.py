@@ -1,7 +1,7 @@
 """Doors for files of rows: CSV, JSON lines, Parquet; torn, flipped, with sizes that lie, small ones that are large inside."""
 
 # Tables of values stand as they are read: many on a line.
-# ruff: noqa: E501
+# ruff: noqa: E501  # tables of inputs, a line each
 # fmt: off
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Doors of the API: arguments and options of wrong types and values, and rows of any kind in memory."""
 
 # Tables of values stand as they are read: many on a line.
-# ruff: noqa: DTZ001, E501
+# ruff: noqa: DTZ001, E501  # moments without a zone are given on purpose; tables of inputs, a line each
 # fmt: off
 
 from __future__ import annotations

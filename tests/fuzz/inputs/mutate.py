@@ -1,7 +1,7 @@
 """Inputs made of good ones: texts by their words, bytes by their bits, trees of JSON by their leaves."""
 
 # Tables of values stand as they are read: many on a line.
-# ruff: noqa: E501
+# ruff: noqa: E501  # tables of inputs, a line each
 # fmt: off
 
 from __future__ import annotations

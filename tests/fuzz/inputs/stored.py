@@ -5,7 +5,7 @@ that nothing else comes of it than an error with words. Pickles are not changed:
 """
 
 # Tables of values stand as they are read: many on a line.
-# ruff: noqa: E501
+# ruff: noqa: E501  # tables of inputs, a line each
 # fmt: off
 
 from __future__ import annotations

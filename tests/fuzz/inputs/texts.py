@@ -1,7 +1,7 @@
 """Doors for text: durations, words for types and units, conditions, patterns, SQL, paths."""
 
 # Tables of values stand as they are read: many on a line.
-# ruff: noqa: E501
+# ruff: noqa: E501  # tables of inputs, a line each
 # fmt: off
 
 from __future__ import annotations
